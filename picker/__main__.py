@@ -1,0 +1,5 @@
+"""`python -m picker` is the `picker` command."""
+
+from picker.cli import main
+
+main()

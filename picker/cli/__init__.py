@@ -1,0 +1,2 @@
+"""The command line: reads flags, starts the parts, prints for people.
+"""

@@ -1,0 +1,1 @@
+"""Messages on the wire: generated from protos/, committed, checked again in CI."""

@@ -1,0 +1,436 @@
+"""Settings: what an operator may turn, read from the environment once, frozen afterwards.
+
+One model per part of the picker; a part is handed its own model and nothing else. Every variable starts with
+``PICKER_``; a few names of the field are accepted as aliases. Durations are plain seconds. The text under each
+field is the documentation: the README's table and the chart's schema are generated from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "PICKER_"
+
+Seconds = float
+Words = Annotated[tuple[str, ...], NoDecode]
+"""Several words in one variable, separated by commas."""
+
+
+class SettingsError(Exception):
+    """The environment cannot be used. ``lines`` holds one sentence per fault, each naming its variable."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+class Part(BaseSettings):
+    """The habits that all parts share."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+    title: ClassVar[str] = ""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what is given by name first, then the environment; files are never searched for."""
+        return init_settings, env_settings
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _split_words(cls, value: Any, info: Any) -> Any:
+        field = cls.model_fields[info.field_name]
+        if isinstance(value, str) and field.annotation == tuple[str, ...]:
+            return tuple(word.strip() for word in value.split(",") if word.strip())
+        return value
+
+
+def _also(name: str, *others: str) -> AliasChoices:
+    return AliasChoices(PREFIX + name, *others)
+
+
+class PoolSettings(Part):
+    """Which pool this replica serves, and who it is."""
+
+    title = "Pool and replica"
+
+    pool_name: str = "default"
+    """Name of the InferencePool. Every key, subject and metric is scoped by namespace and name."""
+    pool_namespace: str = Field(
+        default="default", validation_alias=_also("POOL_NAMESPACE", "NAMESPACE", "POD_NAMESPACE")
+    )
+    """Namespace of the InferencePool."""
+    replica_name: str = Field(default="", validation_alias=_also("REPLICA_NAME", "POD_NAME", "HOSTNAME"))
+    """Name of this replica, the pod's name on Kubernetes. Empty: a random one. Each start adds a fresh incarnation."""
+    replica_address: str = Field(default="", validation_alias=_also("REPLICA_ADDRESS", "POD_IP"))
+    """Address under which peers see this replica, to know itself among the addresses of the headless Service."""
+
+    @property
+    def pool(self) -> str:
+        """``namespace/name``, the pool's full name."""
+        return f"{self.pool_namespace}/{self.pool_name}"
+
+
+class ServingSettings(Part):
+    """The gateway's side: ext_proc, access log, health, TLS."""
+
+    title = "Serving"
+
+    grpc_host: str = "0.0.0.0"  # noqa: S104 - a pod serves its gateway on the pod's own address
+    """Address that the ext_proc, access log and health ports listen on."""
+    grpc_port: int = Field(default=9002, ge=0, le=65535)
+    """Port of ext_proc, the access log service and gRPC health."""
+    grpc_health_port: int = Field(default=9003, ge=0, le=65535)
+    """Port of gRPC health in plain text, for probes."""
+    extproc_mode: Literal["", "none", "buffered", "buffered_partial", "streamed", "full_duplex_streamed"] = ""
+    """Request body mode to assume. Empty: what the gateway names in its first message, else told from the messages."""
+    stream_hold: Literal["", "headers", "response"] = ""
+    """
+    Until when an ext_proc stream is held: `headers` closes it after response headers, so that a replica's death cuts
+    no response and the access log tells the end; `response` holds it to the end. Empty: `headers` where the response
+    body mode is NONE or STREAMED and some replica receives an access log that names our bookings, else `response`.
+    """
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
+    """Largest request body that is read; a larger one is answered with 413."""
+    max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024 * 1024)
+    """Most bytes of request bodies held at one time over all streams; past it requests are answered with 429."""
+    max_streams: int = Field(default=20_000, ge=1)
+    """Most ext_proc streams open at one time; past it a request is answered with 429."""
+    body_timeout_seconds: Seconds = Field(default=60.0, gt=0)
+    """How long a request may take to send its whole body before it is answered with 408."""
+    stream_timeout_seconds: Seconds = Field(default=3600.0, gt=0)
+    """How long a held stream may live without any message before it is closed with OK."""
+    tls: Literal["off", "self-signed", "files"] = "off"
+    """TLS of the ext_proc port. `self-signed` makes a certificate at the start (gateways that do not verify); `files` reads it."""
+    tls_cert_file: Path | None = None
+    """PEM file of the certificate chain, with `PICKER_TLS=files`."""
+    tls_key_file: Path | None = None
+    """PEM file of the private key, with `PICKER_TLS=files`."""
+    unknown_path: Literal["load", "refuse"] = "load"
+    """A request on a path we do not know: `load` routes it by load alone, `refuse` answers 400."""
+
+
+class RequestSettings(Part):
+    """From body to token ids."""
+
+    title = "Requests"
+
+    tokenizers: str = ""
+    """
+    Where each model's tokenizer lies: `MODEL=DIR` pairs separated by commas. DIR holds `tokenizer.json` and
+    `tokenizer_config.json` or `chat_template.jinja`. `*=DIR` serves every other model. Without one a model is routed by load alone.
+    """
+    tokenize_budget_seconds: Seconds = Field(default=0.1, gt=0, le=10)
+    """Longest time that tokenising may take before a request is routed by load alone. Gateways' message timeouts start at 0.2."""
+    tokenize_threads: int = Field(default=2, ge=1, le=64)
+    """Threads that tokenise, beside the event loop."""
+    tokenize_queue: int = Field(default=256, ge=1)
+    """Most prompts waiting for a tokenising thread; past it a request is routed by load alone."""
+    loras: Words = ()
+    """Names of LoRA adapters: a request whose model is one of them is an adapter of the base model named in `PICKER_BASE_MODEL`."""
+    base_model: str = ""
+    """The base model of the adapters in `PICKER_LORAS`."""
+    request_key_headers: Words = ("x-request-id",)
+    """Headers that name a logical request over its retries; the first one present counts, together with the body's digest."""
+
+
+class PriceSettings(Part):
+    """What a worker costs a request: the parameters of the price."""
+
+    title = "Price"
+
+    block_size: int = Field(default=16, ge=1, le=1024, validation_alias=_also("BLOCK_SIZE", "DYN_KV_CACHE_BLOCK_SIZE"))
+    """Tokens per block, for the whole pool. Smaller engine blocks are joined; a size that does not divide it is refused."""
+    overlap_credit: float = Field(
+        default=1.0, ge=0, le=1,
+        validation_alias=_also("OVERLAP_CREDIT", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT"),
+    )
+    """How much of a cached prefix is taken off the prefill: 1 all of it, 0 ignores caches."""
+    prefill_scale: float = Field(
+        default=1.0, ge=0, validation_alias=_also("PREFILL_SCALE", "DYN_ROUTER_PREFILL_LOAD_SCALE")
+    )
+    """Weight of prefill blocks against decode blocks."""
+    request_weight: float = Field(
+        default=0.0, ge=0,
+        validation_alias=_also("REQUEST_WEIGHT", "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT"),
+    )
+    """Price of each request a worker already carries, in blocks."""
+    host_tier_weight: float = Field(
+        default=0.75, ge=0, le=1, validation_alias=_also("HOST_TIER_WEIGHT", "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT")
+    )
+    """Worth of a block held in host memory, against one on the device."""
+    disk_tier_weight: float = Field(
+        default=0.25, ge=0, le=1, validation_alias=_also("DISK_TIER_WEIGHT", "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT")
+    )
+    """Worth of a block held on disk, against one on the device."""
+    temperature: float = Field(default=0.0, ge=0, validation_alias=_also("TEMPERATURE", "DYN_ROUTER_TEMPERATURE"))
+    """0 takes the cheapest worker; above it workers are drawn by softmax of their prices."""
+    fallbacks: int = Field(default=0, ge=0, le=8)
+    """How many further endpoints are named behind the chosen one, for gateways that walk the list on a retry."""
+    max_worker_requests: int = Field(default=0, ge=0)
+    """Most requests booked on one worker; when every worker is there, requests are answered with 429. 0: no limit."""
+
+
+class EventSettings(Part):
+    """KV events: from NATS into the index."""
+
+    title = "KV events"
+
+    nats_url: SecretStr = Field(default=SecretStr(""), validation_alias=_also("NATS_URL", "NATS_SERVER"))
+    """`nats://host:port` of the server that carries KV events. Empty: no events, prefixes are not known."""
+    nats_credentials_file: Path | None = None
+    """NATS credentials file."""
+    events_queue: int = Field(default=65_536, ge=64)
+    """Most event messages waiting to be applied; past it the oldest are dropped, counted, and the workers concerned recovered."""
+    recovery_parallel: int = Field(default=8, ge=1, le=256)
+    """How many workers are recovered at one time."""
+    recovery_timeout_seconds: Seconds = Field(default=2.0, gt=0)
+    """How long one answer of a bridge may take."""
+
+
+class BridgeSettings(Part):
+    """The bridge: one engine's events on NATS."""
+
+    title = "Bridge"
+
+    bridge_worker: str = ""
+    """`host:port` of the engine as the gateway reaches it: the worker's name in the pool."""
+    bridge_events: str = "tcp://127.0.0.1:5557"
+    """ZMQ endpoint of the engine's KV events (PUB)."""
+    bridge_replay: str = ""
+    """ZMQ endpoint of the engine's replay (ROUTER). Empty: none, a lost event makes the worker's state partial."""
+    bridge_rank: int = Field(default=0, ge=0)
+    """The engine's data-parallel rank, where its events do not name one."""
+    bridge_admin_port: int = Field(default=0, ge=0, le=65535)
+    """Port of the bridge's metrics and health. 0: none."""
+    bridge_buffer: int = Field(default=4096, ge=16)
+    """How many published events are kept for replicas that missed some; beyond them a snapshot is sent."""
+    bridge_snapshot_bytes: int = Field(default=524_288, ge=4096)
+    """Largest piece of a snapshot in one NATS message."""
+
+
+class PlaneSettings(Part):
+    """The state plane: bookings shared by all replicas."""
+
+    title = "State plane"
+
+    plane_url: SecretStr = SecretStr("memory://")
+    """Where bookings are shared: `redis://`, `rediss://` or `memory://` (one replica)."""
+    plane_password_file: Path | None = None
+    """File that holds the plane's password, read at each connection."""
+    sync: Literal["", "isolated", "eventual", "atomic"] = ""
+    """
+    How replicas share load: `isolated` sees own bookings only, `eventual` chooses on the shared view and books after,
+    `atomic` lets the plane choose among the best. Empty: `eventual`, or `isolated` on the memory plane.
+    """
+    replica_sync: bool | None = Field(default=None, validation_alias=AliasChoices("DYN_ROUTER_REPLICA_SYNC"))
+    """Dynamo's switch: true is `PICKER_SYNC=eventual`, false `isolated`. `PICKER_SYNC` wins."""
+    booking_ttl_seconds: Seconds = Field(
+        default=3.0, ge=0.5, le=3600,
+        validation_alias=_also("BOOKING_TTL_SECONDS", "DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS"),
+    )
+    """
+    A replica's lease: silent for so long, its bookings turn draining. A living replica's bookings never expire,
+    however long they run. Lower: a short stall drains live bookings. Higher: a dead replica's load is believed longer.
+    """
+    heartbeat_seconds: Seconds = Field(default=1.0, ge=0.1, le=60)
+    """Between two heartbeats of a replica; one heartbeat renews all its bookings."""
+    drain_seconds: Seconds = Field(default=30.0, ge=0, le=3600)
+    """How long a draining booking counts where the worker reports its load and no evidence ends it sooner."""
+    drain_blind_seconds: Seconds = Field(default=10.0, ge=0, le=3600)
+    """The same where the worker does not report."""
+    superseded_drain_seconds: Seconds | None = Field(default=None, ge=0, le=3600)
+    """How long an attempt superseded by a retry counts. Unset: the drain deadline. 0 suits gateways that fail closed."""
+    tombstone_seconds: Seconds = Field(default=60.0, ge=1, le=3600)
+    """How long the plane remembers an ended booking, so that a late call does not bring it back."""
+    plane_timeout_seconds: Seconds = Field(default=0.25, gt=0, le=10)
+    """Deadline of one call to the plane, beside the pick path."""
+    atomic_budget_seconds: Seconds = Field(default=0.02, gt=0, le=1)
+    """Deadline of the atomic call; past it the pick is made on the view and counted as degraded."""
+    plane_outbox: int = Field(default=10_000, ge=16)
+    """Most bookings whose newest state waits for a plane that is away; past it the oldest are dropped and counted."""
+
+
+class DiscoverySettings(Part):
+    """Peers and workers."""
+
+    title = "Discovery"
+
+    peers: Words = ()
+    """Fixed peers, `host:port` or names, separated by commas. Overrides the Service."""
+    peer_service: str = Field(default="", validation_alias=_also("PEER_SERVICE", "DYN_EPP_PEER_SERVICE"))
+    """DNS name of the headless Service of all replicas; its A and AAAA records are the peers."""
+    dns_server: str = ""
+    """`host:port` of the DNS server to ask. Empty: the system's."""
+    dns_refresh_seconds: Seconds = Field(default=5.0, gt=0, le=3600)
+    """Longest time between two look-ups; a shorter TTL of the records is honoured."""
+    workers_file: Path | None = None
+    """File of workers, watched: JSON `{"workers": [{"address": "host:port", "rank": 0, "labels": {}}]}` or one `host:port` a line."""
+
+
+class WorkerSettings(Part):
+    """What workers report about themselves."""
+
+    title = "Workers"
+
+    scrape_seconds: Seconds = Field(default=0.5, ge=0.05, le=60)
+    """Between two scrapes of a worker's `/metrics`, jittered."""
+    scrape_timeout_seconds: Seconds = Field(default=1.0, gt=0, le=60)
+    """How long one scrape may take."""
+    scrape_parallel: int = Field(default=64, ge=1, le=1024)
+    """Most scrapes at one time."""
+    scrape_max_bytes: int = Field(default=8 * 1024 * 1024, ge=4096)
+    """Largest `/metrics` page that is read."""
+    report_stale_seconds: Seconds = Field(default=5.0, gt=0, le=3600)
+    """A report older than this no longer counts: the worker is priced by bookings alone."""
+    metrics_scheme: Literal["http", "https"] = "http"
+    """Scheme of the workers' `/metrics`."""
+    metrics_path: str = "/metrics"
+    """Path of the workers' `/metrics`."""
+    kv_cache_usage_percentage_metric: str = ""
+    """Name of the engine's KV-cache usage, a fraction 0..1. Empty: vLLM's names, the new one first."""
+
+
+class AdminSettings(Part):
+    """Metrics, health and status."""
+
+    title = "Admin"
+
+    admin_host: str = "0.0.0.0"  # noqa: S104 - metrics and health are for the cluster, the rest for loopback or a token
+    """Address that the admin port listens on."""
+    metrics_port: int = Field(default=9090, ge=0, le=65535)
+    """Port of metrics, health and status."""
+    admin_token: SecretStr = SecretStr("")
+    """Bearer token for the paths other than metrics and health. Empty: they answer to loopback only."""
+    why_keep: int = Field(default=10_000, ge=0)
+    """How many decisions are kept for `/why/ID`."""
+
+
+class LifeSettings(Part):
+    """Start and stop."""
+
+    title = "Life"
+
+    warmup_seconds: Seconds = Field(default=30.0, ge=0, le=3600)
+    """Longest wait for workers, plane and index before the replica is ready all the same, degraded and saying so."""
+    drain_min_seconds: Seconds = Field(default=15.0, ge=0, le=3600)
+    """After SIGTERM new streams are served for at least this long: DNS TTL plus the gateway's refresh."""
+    drain_max_seconds: Seconds = Field(default=130.0, ge=0, le=86_400)
+    """After SIGTERM open streams are waited for at most this long, then closed with OK."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Log level at the start; `POST /loglevel` changes it while running."""
+    log_format: Literal["json", "text"] = "json"
+    """Log lines as JSON or as text."""
+
+
+PARTS: tuple[type[Part], ...] = (
+    PoolSettings, ServingSettings, RequestSettings, PriceSettings, EventSettings, BridgeSettings, PlaneSettings,
+    DiscoverySettings, WorkerSettings, AdminSettings, LifeSettings,
+)  # fmt: skip
+
+
+class Settings(BaseModel):
+    """Everything one replica is told, a part each."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pool: PoolSettings
+    serving: ServingSettings
+    requests: RequestSettings
+    price: PriceSettings
+    events: EventSettings
+    bridge: BridgeSettings
+    plane: PlaneSettings
+    discovery: DiscoverySettings
+    workers: WorkerSettings
+    admin: AdminSettings
+    life: LifeSettings
+
+    @cached_property
+    def sync(self) -> Literal["isolated", "eventual", "atomic"]:
+        """The sync mode in force, with the default of the plane filled in."""
+        if self.plane.sync:
+            return self.plane.sync
+        if self.plane.replica_sync is not None:
+            return "eventual" if self.plane.replica_sync else "isolated"
+        memory = self.plane.plane_url.get_secret_value().startswith("memory:")
+        return "isolated" if memory else "eventual"
+
+
+def names_of(part: type[Part], field: str, info: FieldInfo) -> tuple[str, ...]:
+    """The environment names of a setting, ours first."""
+    if isinstance(info.validation_alias, AliasChoices):
+        return tuple(str(choice) for choice in info.validation_alias.choices)
+    return (str(part.model_config.get("env_prefix", "")) + field.upper(),)
+
+
+def known_names() -> Iterator[str]:
+    """Every ``PICKER_*`` name that means something."""
+    for part in PARTS:
+        for field, info in part.model_fields.items():
+            yield from (name for name in names_of(part, field, info) if name.startswith(PREFIX))
+
+
+def _unknown(environment: Mapping[str, str]) -> Iterator[str]:
+    known = list(known_names())
+    for name in sorted(environment):
+        if not name.startswith(PREFIX) or name in known:
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "`picker settings` lists the known names."
+        yield f"{name}: no such setting; {hint}"
+
+
+def _faults(part: type[Part], error: ValidationError, environment: Mapping[str, str]) -> Iterator[str]:
+    by_alias = {
+        name: names for field, info in part.model_fields.items() for names in [names_of(part, field, info)]
+        for name in (field, *names)
+    }  # fmt: skip
+    for fault in error.errors(include_url=False, include_input=False):
+        names = by_alias.get(str(fault["loc"][0]), (str(fault["loc"][0]),)) if fault["loc"] else ("settings",)
+        name = next((name for name in names if name in environment), names[0])
+        yield f"{name}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """Read every part from the environment; ``given`` overrides by field name, as flags do.
+
+    Raises:
+        SettingsError: with one line per fault: the variable, what is wrong with its value, what is allowed.
+    """
+    environment = os.environ if environment is None else environment
+    lines = list(_unknown(environment))
+    parts: dict[str, Part] = {}
+    for name, part in zip(Settings.model_fields, PARTS, strict=True):
+        mine = {key: value for key, value in given.items() if key in part.model_fields}
+        try:
+            parts[name] = part(**mine)
+        except ValidationError as error:
+            lines.extend(_faults(part, error, environment))
+    if lines:
+        raise SettingsError(lines)
+    return Settings(**parts)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""The plane on Redis and Valkey: scripts, calls, feed."""
