@@ -1,4 +1,5 @@
-"""Settings: what an operator may turn, read from the environment once, frozen afterwards.
+"""
+Settings: what an operator may turn, read from the environment once, frozen afterwards.
 
 One model per part of the picker; a part is handed its own model and nothing else. Every variable starts with
 ``PICKER_``; a few names of the field are accepted as aliases. Durations are plain seconds. The text under each
@@ -85,9 +86,14 @@ class PoolSettings(Part):
     )
     """Namespace of the InferencePool."""
     replica_name: str = Field(default="", validation_alias=_also("REPLICA_NAME", "POD_NAME", "HOSTNAME"))
-    """Name of this replica, the pod's name on Kubernetes. Empty: a random one. Each start adds a fresh incarnation."""
+    """
+    Name of this replica, the pod's name on Kubernetes. Empty: a random one. Each start adds a fresh
+    incarnation.
+    """
     replica_address: str = Field(default="", validation_alias=_also("REPLICA_ADDRESS", "POD_IP"))
-    """Address under which peers see this replica, to know itself among the addresses of the headless Service."""
+    """
+    Address under which peers see this replica, to know itself among the addresses of the headless Service.
+    """
 
     @property
     def pool(self) -> str:
@@ -107,7 +113,10 @@ class ServingSettings(Part):
     grpc_health_port: int = Field(default=9003, ge=0, le=65535)
     """Port of gRPC health in plain text, for probes."""
     extproc_mode: Literal["", "none", "buffered", "buffered_partial", "streamed", "full_duplex_streamed"] = ""
-    """Request body mode to assume. Empty: what the gateway names in its first message, else told from the messages."""
+    """
+    Request body mode to assume. Empty: what the gateway names in its first message, else told from the
+    messages.
+    """
     stream_hold: Literal["", "headers", "response"] = ""
     """
     Until when an ext_proc stream is held: `headers` closes it after response headers, so that a replica's death cuts
@@ -117,7 +126,9 @@ class ServingSettings(Part):
     max_body_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
     """Largest request body that is read; a larger one is answered with 413."""
     max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024 * 1024)
-    """Most bytes of request bodies held at one time over all streams; past it requests are answered with 429."""
+    """
+    Most bytes of request bodies held at one time over all streams; past it requests are answered with 429.
+    """
     max_streams: int = Field(default=20_000, ge=1)
     """Most ext_proc streams open at one time; past it a request is answered with 429."""
     body_timeout_seconds: Seconds = Field(default=60.0, gt=0)
@@ -125,7 +136,10 @@ class ServingSettings(Part):
     stream_timeout_seconds: Seconds = Field(default=3600.0, gt=0)
     """How long a held stream may live without any message before it is closed with OK."""
     tls: Literal["off", "self-signed", "files"] = "off"
-    """TLS of the ext_proc port. `self-signed` makes a certificate at the start (gateways that do not verify); `files` reads it."""
+    """
+    TLS of the ext_proc port. `self-signed` makes a certificate at the start (gateways that do not verify);
+    `files` reads it.
+    """
     tls_cert_file: Path | None = None
     """PEM file of the certificate chain, with `PICKER_TLS=files`."""
     tls_key_file: Path | None = None
@@ -145,17 +159,26 @@ class RequestSettings(Part):
     `tokenizer_config.json` or `chat_template.jinja`. `*=DIR` serves every other model. Without one a model is routed by load alone.
     """
     tokenize_budget_seconds: Seconds = Field(default=0.1, gt=0, le=10)
-    """Longest time that tokenising may take before a request is routed by load alone. Gateways' message timeouts start at 0.2."""
+    """
+    Longest time that tokenising may take before a request is routed by load alone. Gateways' message timeouts
+    start at 0.2.
+    """
     tokenize_threads: int = Field(default=2, ge=1, le=64)
     """Threads that tokenise, beside the event loop."""
     tokenize_queue: int = Field(default=256, ge=1)
     """Most prompts waiting for a tokenising thread; past it a request is routed by load alone."""
     loras: Words = ()
-    """Names of LoRA adapters: a request whose model is one of them is an adapter of the base model named in `PICKER_BASE_MODEL`."""
+    """
+    Names of LoRA adapters: a request whose model is one of them is an adapter of the base model named in
+    `PICKER_BASE_MODEL`.
+    """
     base_model: str = ""
     """The base model of the adapters in `PICKER_LORAS`."""
     request_key_headers: Words = ("x-request-id",)
-    """Headers that name a logical request over its retries; the first one present counts, together with the body's digest."""
+    """
+    Headers that name a logical request over its retries; the first one present counts, together with the
+    body's digest.
+    """
 
 
 class PriceSettings(Part):
@@ -163,10 +186,17 @@ class PriceSettings(Part):
 
     title = "Price"
 
-    block_size: int = Field(default=16, ge=1, le=1024, validation_alias=_also("BLOCK_SIZE", "DYN_KV_CACHE_BLOCK_SIZE"))
-    """Tokens per block, for the whole pool. Smaller engine blocks are joined; a size that does not divide it is refused."""
+    block_size: int = Field(
+        default=16, ge=1, le=1024, validation_alias=_also("BLOCK_SIZE", "DYN_KV_CACHE_BLOCK_SIZE")
+    )
+    """
+    Tokens per block, for the whole pool. Smaller engine blocks are joined; a size that does not divide it is
+    refused.
+    """
     overlap_credit: float = Field(
-        default=1.0, ge=0, le=1,
+        default=1.0,
+        ge=0,
+        le=1,
         validation_alias=_also("OVERLAP_CREDIT", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT"),
     )
     """How much of a cached prefix is taken off the prefill: 1 all of it, 0 ignores caches."""
@@ -175,24 +205,38 @@ class PriceSettings(Part):
     )
     """Weight of prefill blocks against decode blocks."""
     request_weight: float = Field(
-        default=0.0, ge=0,
+        default=0.0,
+        ge=0,
         validation_alias=_also("REQUEST_WEIGHT", "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT"),
     )
     """Price of each request a worker already carries, in blocks."""
     host_tier_weight: float = Field(
-        default=0.75, ge=0, le=1, validation_alias=_also("HOST_TIER_WEIGHT", "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT")
+        default=0.75,
+        ge=0,
+        le=1,
+        validation_alias=_also("HOST_TIER_WEIGHT", "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT"),
     )
     """Worth of a block held in host memory, against one on the device."""
     disk_tier_weight: float = Field(
-        default=0.25, ge=0, le=1, validation_alias=_also("DISK_TIER_WEIGHT", "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT")
+        default=0.25,
+        ge=0,
+        le=1,
+        validation_alias=_also("DISK_TIER_WEIGHT", "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT"),
     )
     """Worth of a block held on disk, against one on the device."""
-    temperature: float = Field(default=0.0, ge=0, validation_alias=_also("TEMPERATURE", "DYN_ROUTER_TEMPERATURE"))
+    temperature: float = Field(
+        default=0.0, ge=0, validation_alias=_also("TEMPERATURE", "DYN_ROUTER_TEMPERATURE")
+    )
     """0 takes the cheapest worker; above it workers are drawn by softmax of their prices."""
     fallbacks: int = Field(default=0, ge=0, le=8)
-    """How many further endpoints are named behind the chosen one, for gateways that walk the list on a retry."""
+    """
+    How many further endpoints are named behind the chosen one, for gateways that walk the list on a retry.
+    """
     max_worker_requests: int = Field(default=0, ge=0)
-    """Most requests booked on one worker; when every worker is there, requests are answered with 429. 0: no limit."""
+    """
+    Most requests booked on one worker; when every worker is there, requests are answered with 429. 0: no
+    limit.
+    """
 
 
 class EventSettings(Part):
@@ -205,7 +249,10 @@ class EventSettings(Part):
     nats_credentials_file: Path | None = None
     """NATS credentials file."""
     events_queue: int = Field(default=65_536, ge=64)
-    """Most event messages waiting to be applied; past it the oldest are dropped, counted, and the workers concerned recovered."""
+    """
+    Most event messages waiting to be applied; past it the oldest are dropped, counted, and the workers
+    concerned recovered.
+    """
     recovery_parallel: int = Field(default=8, ge=1, le=256)
     """How many workers are recovered at one time."""
     recovery_timeout_seconds: Seconds = Field(default=2.0, gt=0)
@@ -222,7 +269,9 @@ class BridgeSettings(Part):
     bridge_events: str = "tcp://127.0.0.1:5557"
     """ZMQ endpoint of the engine's KV events (PUB)."""
     bridge_replay: str = ""
-    """ZMQ endpoint of the engine's replay (ROUTER). Empty: none, a lost event makes the worker's state partial."""
+    """
+    ZMQ endpoint of the engine's replay (ROUTER). Empty: none, a lost event makes the worker's state partial.
+    """
     bridge_rank: int = Field(default=0, ge=0)
     """The engine's data-parallel rank, where its events do not name one."""
     bridge_admin_port: int = Field(default=0, ge=0, le=65535)
@@ -250,7 +299,9 @@ class PlaneSettings(Part):
     replica_sync: bool | None = Field(default=None, validation_alias=AliasChoices("DYN_ROUTER_REPLICA_SYNC"))
     """Dynamo's switch: true is `PICKER_SYNC=eventual`, false `isolated`. `PICKER_SYNC` wins."""
     booking_ttl_seconds: Seconds = Field(
-        default=3.0, ge=0.5, le=3600,
+        default=3.0,
+        ge=0.5,
+        le=3600,
         validation_alias=_also("BOOKING_TTL_SECONDS", "DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS"),
     )
     """
@@ -264,7 +315,10 @@ class PlaneSettings(Part):
     drain_blind_seconds: Seconds = Field(default=10.0, ge=0, le=3600)
     """The same where the worker does not report."""
     superseded_drain_seconds: Seconds | None = Field(default=None, ge=0, le=3600)
-    """How long an attempt superseded by a retry counts. Unset: the drain deadline. 0 suits gateways that fail closed."""
+    """
+    How long an attempt superseded by a retry counts. Unset: the drain deadline. 0 suits gateways that fail
+    closed.
+    """
     tombstone_seconds: Seconds = Field(default=60.0, ge=1, le=3600)
     """How long the plane remembers an ended booking, so that a late call does not bring it back."""
     plane_timeout_seconds: Seconds = Field(default=0.25, gt=0, le=10)
@@ -272,7 +326,10 @@ class PlaneSettings(Part):
     atomic_budget_seconds: Seconds = Field(default=0.02, gt=0, le=1)
     """Deadline of the atomic call; past it the pick is made on the view and counted as degraded."""
     plane_outbox: int = Field(default=10_000, ge=16)
-    """Most bookings whose newest state waits for a plane that is away; past it the oldest are dropped and counted."""
+    """
+    Most bookings whose newest state waits for a plane that is away; past it the oldest are dropped and
+    counted.
+    """
 
 
 class DiscoverySettings(Part):
@@ -289,7 +346,10 @@ class DiscoverySettings(Part):
     dns_refresh_seconds: Seconds = Field(default=5.0, gt=0, le=3600)
     """Longest time between two look-ups; a shorter TTL of the records is honoured."""
     workers_file: Path | None = None
-    """File of workers, watched: JSON `{"workers": [{"address": "host:port", "rank": 0, "labels": {}}]}` or one `host:port` a line."""
+    """
+    File of workers, watched: JSON `{"workers": [{"address": "host:port", "rank": 0, "labels": {}}]}` or one
+    `host:port` a line.
+    """
 
 
 class WorkerSettings(Part):
@@ -336,7 +396,10 @@ class LifeSettings(Part):
     title = "Life"
 
     warmup_seconds: Seconds = Field(default=30.0, ge=0, le=3600)
-    """Longest wait for workers, plane and index before the replica is ready all the same, degraded and saying so."""
+    """
+    Longest wait for workers, plane and index before the replica is ready all the same, degraded and saying
+    so.
+    """
     drain_min_seconds: Seconds = Field(default=15.0, ge=0, le=3600)
     """After SIGTERM new streams are served for at least this long: DNS TTL plus the gateway's refresh."""
     drain_max_seconds: Seconds = Field(default=130.0, ge=0, le=86_400)
@@ -417,10 +480,12 @@ def _faults(part: type[Part], error: ValidationError, environment: Mapping[str, 
 
 
 def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
-    """Read every part from the environment; ``given`` overrides by field name, as flags do.
+    """
+    Read every part from the environment; ``given`` overrides by field name, as flags do.
 
     Raises:
         SettingsError: with one line per fault: the variable, what is wrong with its value, what is allowed.
+
     """
     environment = os.environ if environment is None else environment
     lines = list(_unknown(environment))

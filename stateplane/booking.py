@@ -22,12 +22,16 @@ class Amount:
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
-            self.prefill_tokens + other.prefill_tokens, self.blocks + other.blocks, self.requests + other.requests
+            self.prefill_tokens + other.prefill_tokens,
+            self.blocks + other.blocks,
+            self.requests + other.requests,
         )
 
     def __sub__(self, other: Amount) -> Amount:
         return Amount(
-            self.prefill_tokens - other.prefill_tokens, self.blocks - other.blocks, self.requests - other.requests
+            self.prefill_tokens - other.prefill_tokens,
+            self.blocks - other.blocks,
+            self.requests - other.requests,
         )
 
 
@@ -76,6 +80,9 @@ class Cause(StrEnum):
 PROVEN: frozenset[Cause] = frozenset({Cause.ENDED, Cause.LOGGED, Cause.REFUSED, Cause.LEFT})
 """Ends that are final in any term, from any replica."""
 
+ASSUMED: frozenset[Cause] = frozenset({Cause.EVIDENCE, Cause.DEADLINE})
+"""Ends that proof of life undoes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Booking:
@@ -101,6 +108,8 @@ class Booking:
     """Never reclaimed nor adopted; proof of life only prolongs its draining."""
     drain_left: float | None = None
     """Seconds until its drain deadline, as of the snapshot or change that carried it; None while active."""
+    outrun: bool = False
+    """A newer attempt of its key was booked while it was active: the moment it turns draining it is superseded."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,7 +127,7 @@ class Status(StrEnum):
     SAME = "same"  # it had taken effect before; nothing changed
     STALE = "stale"  # a newer term or operation number rules; nothing changed
     GONE = "gone"  # the booking has ended (``cause`` says how); nothing changed
-    UNKNOWN = "unknown"  # no such booking is known; nothing changed
+    UNKNOWN = "unknown"  # no such booking is known; nothing changed (a proven end is remembered: its book comes too late)
     FULL = "full"  # select only: every candidate is at its limit; nothing booked
 
 
@@ -161,6 +170,8 @@ class OwnerLapsed:
     owner: Owner
     drain_left: float
     """Seconds until their drain deadline, as of this change."""
+    cause: Cause = Cause.LEASE
+    """Why they are draining: LEASE, or HANDED when the owner left in good order. Those ``outrun`` are superseded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +224,8 @@ class Beat:
     """Bookings that went at their drain deadline in this beat."""
     rebased: bool = False
     """Deadlines were moved first, because the plane had not served for a while or its clock stepped."""
+    returned: bool = False
+    """This owner's own lease had fallen before: what it booked until then is draining until it reclaims it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,13 @@ class End(StrEnum):
     """How an ext_proc stream was over, seen from a booking."""
 
     PROVEN = "proven"  # the end of the response was seen, or the gateway answered itself without a worker
-    HALF_CLOSED = "half_closed"  # the gateway closed a held stream in good order: the end, or a client that left
+    HALF_CLOSED = (
+        "half_closed"  # the gateway closed a held stream in good order: the end, or a client that left
+    )
     CANCELLED = "cancelled"  # the stream broke or was cancelled before its end: the worker may still work
-    CLOSED_BY_US = "closed_by_us"  # we let go of it after response headers: the access log or reports tell the end
+    CLOSED_BY_US = (
+        "closed_by_us"  # we let go of it after response headers: the access log or reports tell the end
+    )
     DRAINED = "drained"  # we are shutting down and closed it while the response ran
 
 

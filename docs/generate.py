@@ -1,0 +1,40 @@
+"""Writes the generated documents; with ``--check`` says which of them differ and exits 1."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from picker.settings_table import markdown
+
+DOCS = Path(__file__).resolve().parent
+
+HEADER = """# Settings
+
+Everything is read from the environment once, at the start. Durations are plain seconds. A `PICKER_*` name that is not
+in this list stops the start, with the nearest known name. This page is made from the settings' models by `make docs`.
+
+"""
+
+
+def documents() -> dict[Path, str]:
+    """Each generated document and what it should hold."""
+    return {DOCS / "settings.md": HEADER + markdown()}
+
+
+def main() -> int:
+    """Write, or compare."""
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for path, text in documents().items():
+        if check and (not path.exists() or path.read_text() != text):
+            stale.append(path.name)
+        elif not check:
+            path.write_text(text)
+    for name in stale:
+        sys.stderr.write(f"docs/{name} is not what the code says: run `make docs`\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The last decisions, kept for `/why/ID`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+LONGEST_NAME = 200
+"""A longer request id is not remembered: ids come from clients."""
+
+WEIGHT_PER_DECISION = 32
+"""A decision that weighed more workers than this takes the place of several."""
+
+
+class Decision(Protocol):
+    """A decision; it is put into words only when somebody asks."""
+
+    @property
+    def weight(self) -> int:
+        """How many workers it weighed: what it costs to keep."""
+        ...
+
+    def shown(self) -> Mapping[str, Any]:
+        """The decision as JSON values."""
+        ...
+
+
+class Journal:
+    """The last ``keep`` decisions, found by booking id and by the client's request id.
+
+    A client may repeat a request id; the newest decisions under it are kept, at most ``history`` of them. In large
+    pools fewer decisions are kept, so that memory stays bounded by ``keep`` alone.
+    """
+
+    def __init__(self, keep: int, *, history: int = 8) -> None:
+        self._keep = keep
+        self._history = history
+        self._weight = 0
+        self._decisions: OrderedDict[str, Decision] = OrderedDict()
+        self._by_request: OrderedDict[str, list[str]] = OrderedDict()
+
+    def note(self, booking_id: str, request_id: str, decision: Decision) -> None:
+        """Remember a decision; the oldest go when there are too many."""
+        if self._keep == 0:
+            return
+        self._decisions[booking_id] = decision
+        self._weight += decision.weight
+        while len(self._decisions) > self._keep or (
+            self._weight > self._keep * WEIGHT_PER_DECISION and len(self._decisions) > 1
+        ):
+            self._weight -= self._decisions.popitem(last=False)[1].weight
+        if not request_id or len(request_id) > LONGEST_NAME:
+            return
+        ids = self._by_request.setdefault(request_id, [])
+        ids.append(booking_id)
+        del ids[: -self._history]
+        self._by_request.move_to_end(request_id)
+        if len(self._by_request) > self._keep:
+            self._by_request.popitem(last=False)
+
+    def why(self, name: str) -> list[Mapping[str, Any]]:
+        """The decisions under a booking id or a request id, newest first; empty when none is remembered."""
+        if name in self._decisions:
+            return [self._decisions[name].shown()]
+        found = [self._decisions.get(booking_id) for booking_id in reversed(self._by_request.get(name, []))]
+        return [decision.shown() for decision in found if decision is not None]

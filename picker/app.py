@@ -1,0 +1,256 @@
+"""One replica: wires the parts, owns every task, starts and stops in order.
+
+Start: ports first, then everything else at once; ready when workers, plane and index are there or the warm-up is over.
+SIGTERM: not ready, serve on for the drain minimum, wait for open streams, hand the bookings over, leave, end.
+A root task that ends is a fault: the process ends with a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import secrets
+import signal
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import structlog
+
+from picker import logs
+from picker.admin.journal import Journal
+from picker.admin.metrics import Metrics
+from picker.admin.server import AdminServer, Pages
+from picker.core.index import PrefixIndex
+from picker.events.subscriber import Subscriber
+from picker.membership import Membership
+from picker.picking import Picking
+from picker.pool import WorkerPool
+from picker.readiness import Need, Readiness
+from picker.requests.tokens import Tokens
+from picker.serving.server import Server
+from picker.settings import Settings
+from picker.status import Status
+from picker.underway import Underway
+from picker.wiring import open_desk, open_peer_source, open_worker_source
+from picker.workers.registry import Registry
+from picker.workers.scrape import Scraper
+from stateplane.booking import Owner
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS = 0.1
+SWEEP_ENTRIES = 2000
+"""Entries of departed workers that one tick takes out of the index: well under 5 ms."""
+
+STOP_SECONDS = 5.0
+"""How long one step of the shutdown may take once the drain is over."""
+
+
+class Replica:
+    """One replica of the picker."""
+
+    def __init__(self, settings: Settings) -> None:
+        name = settings.pool.replica_name or f"picker-{secrets.token_hex(3)}"
+        settings = settings.model_copy(update={"pool": settings.pool.model_copy(update={"replica_name": name})})
+        self.settings = settings
+        clock = time.monotonic
+        self.owner = Owner(name, secrets.token_hex(4))
+        self.metrics = Metrics()
+        self.journal = Journal(settings.admin.why_keep)
+        self.index = PrefixIndex()
+        self.registry = Registry(settings.workers)
+        self.scraper = Scraper(settings.workers, self.registry, clock=clock)
+        self.pool = WorkerPool(self.registry, block_size=settings.price.block_size)
+        self.tokens = Tokens(settings.requests)
+        self.desk = open_desk(settings, self.owner, clock=clock)
+        self.underway = Underway(self.desk, known=self._knows_address, clock=clock)
+        self.subscriber = Subscriber(
+            settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self.underway.stored
+        )
+        self.membership = Membership(settings, self.desk, self.underway, clock=clock)
+        self.picking = Picking(
+            settings,
+            pool=self.pool,
+            index=self.index,
+            bookings=self.desk,
+            tokens=self.tokens,
+            underway=self.underway,
+            journal=self.journal,
+            metrics=self.metrics,
+            clock=clock,
+            wall=time.time,
+            rng=random.Random(),
+        )
+        self.server = Server(settings.serving, self.picking, hold=self.membership.hold, clock=clock)
+        self.workers = open_worker_source(settings)
+        self.peers = open_peer_source(settings)
+        self.readiness = Readiness(self._needs(), warmup=settings.life.warmup_seconds, begun=clock())
+        self.status = Status(self, started=time.time(), clock=clock)
+        self.admin = AdminServer(settings.admin, self._pages())
+        self.desk.view.listen(self.pool.booked)
+        self.desk.on_gone(self.underway.gone)
+        self.registry.listen(joined=self._joined, left=self._left)
+        self._clock = clock
+        self._stop = asyncio.Event()
+
+    def _needs(self) -> tuple[Need, ...]:
+        return (
+            Need("workers", lambda: self.registry.told, "no source has named any worker yet"),
+            Need("plane", lambda: self.desk.joined, "the state plane is away: choosing on the last known view"),
+            Need("events", lambda: not self.subscriber.enabled or self.subscriber.link.connected,
+                 "the KV events' server is away: the index stays as it was"),
+            Need("index", lambda: not self.subscriber.pending(), "some workers' cached blocks are not known yet"),
+            Need("tokenizers", lambda: self.tokens.tried, "tokenizers are still being loaded"),
+        )  # fmt: skip
+
+    def _pages(self) -> Pages:
+        self.metrics.gather(
+            counts=self.status.counts(),
+            gauges=self.status.gauges,
+            workers=self.status.worker_gauges,
+            pool_size=lambda: len(self.registry.names),
+            scrapes=self.scraper.successes,
+        )
+        return Pages(
+            metrics=self.metrics.page,
+            ready=lambda: (self.readiness.ready, self.readiness.shown()),
+            status=self.status.shown,
+            bookings=self.status.bookings,
+            why=self.journal.why,
+            log_level=logs.level,
+            set_log_level=logs.set_level,
+        )
+
+    # the pool
+
+    def _knows_address(self, address: str) -> bool:
+        return address in self.registry.names
+
+    def _joined(self, worker: str) -> None:
+        log.info("worker joined", worker=worker)
+        self.index.add(worker)
+        self.subscriber.watch(worker)
+
+    def _left(self, worker: str) -> None:
+        log.info("worker left", worker=worker)
+        self.subscriber.unwatch(worker)
+        self.index.drop(worker)
+        self.underway.worker_left(worker)
+        self.pool.left(worker)
+
+    # life
+
+    async def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; returns the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        await self.admin.start()
+        try:
+            await self.server.start()
+            await self.desk.start()
+            return await self._serve()
+        finally:
+            await self._close()
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            log.warning("second signal: ending at once")
+            os._exit(1)
+        self._stop.set()
+
+    async def _serve(self) -> int:
+        tasks = {
+            asyncio.create_task(task, name=name)
+            for name, task in self._root_tasks().items()
+        }  # fmt: skip
+        stopping = asyncio.create_task(self._stop.wait(), name="signal")
+        try:
+            done, _ = await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if stopping not in done:
+                return self._fault(done)
+            await self._drain()
+        finally:
+            for task in (*tasks, stopping):
+                task.cancel()
+            await asyncio.gather(*tasks, stopping, return_exceptions=True)
+        return 0
+
+    def _root_tasks(self) -> Mapping[str, Coroutine[Any, Any, None]]:
+        return {
+            "workers": self._follow_workers(),
+            "peers": self._follow_peers(),
+            "scraper": self.scraper.run(),
+            "events": self.subscriber.run(),
+            "plane": self.desk.run(),
+            "tokenizers": self.tokens.run(),
+            "ticks": self._ticks(),
+        }
+
+    def _fault(self, done: set[asyncio.Task[Any]]) -> int:
+        for task in done:
+            error = task.exception()
+            log.error("a task that must not end has ended", task=task.get_name(), error=repr(error), exc_info=error)
+        return 1
+
+    async def _follow_workers(self) -> None:
+        async for endpoints in self.workers.sets():
+            self.registry.update(endpoints)
+
+    async def _follow_peers(self) -> None:
+        async for peers in self.peers.sets():
+            self.membership.peers = peers
+        await asyncio.Event().wait()
+
+    async def _ticks(self) -> None:
+        while True:
+            now = self._clock()
+            self.membership.tick(now)
+            self.underway.tick(now, log_expected=self.membership.log_expected)
+            self.index.sweep(SWEEP_ENTRIES)
+            if self.readiness.look(now):
+                self._became_ready()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _became_ready(self) -> None:
+        gc.collect()
+        gc.freeze()
+        self.server.set_ready(True)
+        log.info("ready", replica=str(self.owner), pool=self.settings.pool.pool, **self.readiness.shown())
+
+    async def _drain(self) -> None:
+        """Serve on while the gateway still sends, then until no stream is open."""
+        life = self.settings.life
+        log.info("stopping", open_streams=self.server.open_streams)
+        begun = self._clock()
+        self.readiness.stop()
+        self.server.set_ready(False)
+        await asyncio.sleep(life.drain_min_seconds)
+        self.server.close_log_streams()
+        left = max(life.drain_max_seconds - (self._clock() - begun), 0)
+        cut = await self.server.drain_streams(left)
+        log.info("drained", closed_with_ok=cut, seconds=round(self._clock() - begun, 3))
+
+    async def _close(self) -> None:
+        """Every step has an end; what cannot be done in time is left to the leases."""
+        for name, step in (
+            ("plane", self.desk.leave()),
+            ("serving", self.server.stop()),
+            ("admin", self.admin.stop()),
+        ):
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await step
+            except TimeoutError:
+                log.warning("a part did not stop in time", part=name, seconds=STOP_SECONDS)
+        self.tokens.close()
+        self.metrics.close()
+        log.info("ended", replica=str(self.owner))
+
+
+async def run(settings: Settings) -> int:
+    """Run one replica until it is told to stop; returns the exit status."""
+    return await Replica(settings).run()

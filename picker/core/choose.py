@@ -1,0 +1,213 @@
+"""The choice among workers, with the reasons in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import accumulate
+from random import Random
+from typing import NamedTuple
+
+from picker.core.cost import Demand, Weights, cached_tokens, terms
+from picker.core.load import NO_LOAD, Load
+from picker.core.match import NO_OVERLAP, Overlap
+from picker.core.worker import worker_address
+
+__all__ = ["AllFull", "Candidate", "Choice", "Demand", "NoWorker", "Reason", "choose"]
+
+FULL = "full"
+"""`Reason.left_out` of a worker at its limit of booked requests."""
+
+
+class Candidate(NamedTuple):
+    """One worker as a request sees it. A tuple, because a pick makes one for each worker of the pool."""
+
+    worker: str
+    booked: Load = NO_LOAD
+    unbooked: Load = NO_LOAD
+    overlap: Overlap = NO_OVERLAP
+    max_requests: int = 0
+    """Most requests booked there; 0: no limit."""
+    barred: str = ""
+    """Why it may not be chosen at all (asleep, not in the subset, ...); empty: it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One worker's price in numbers, or why it was left out. Token counts in tokens, the rest in blocks."""
+
+    worker: str
+    price: float | None
+    """None: left out."""
+    left_out: str
+    """Empty: it had a price. ``full``, or what the candidate was barred for."""
+    prefill: float
+    """The price's part for prompts still to be computed, this one included."""
+    decode: float
+    """The price's part for KV blocks, this request's included."""
+    requests: float
+    """The price's part for the number of requests."""
+    cached_tokens: float
+    """Prompt tokens credited as cached."""
+    overlap: Overlap
+    booked: Load
+    unbooked: Load
+
+    def shown(self) -> dict[str, object]:
+        """As plain values that any JSON encoder takes."""
+        names = [field.name for field in fields(self)]
+        values = [getattr(self, name) for name in names]
+        return {
+            n: v._asdict() if isinstance(v, Load | Overlap) else v for n, v in zip(names, values, strict=True)
+        }
+
+
+class _Field:
+    """What was weighed, kept as it was; the reasons are put into words only when somebody asks."""
+
+    def __init__(self, candidates: Sequence[Candidate], demand: Demand, weights: Weights) -> None:
+        self._candidates = candidates
+        self._demand = demand
+        self._weights = weights
+
+    @property
+    def weighed(self) -> int:
+        """How many candidates there were."""
+        return len(self._candidates)
+
+    @cached_property
+    def reasons(self) -> tuple[Reason, ...]:
+        """One per candidate: the cheapest first, those left out last."""
+        found = [self._reason(candidate) for candidate in self._candidates]
+        return tuple(sorted(found, key=lambda r: math.inf if r.price is None else r.price))
+
+    def _reason(self, candidate: Candidate) -> Reason:
+        demand, weights = self._demand, self._weights
+        parts = terms(demand, candidate.booked, candidate.unbooked, candidate.overlap, weights)
+        left_out = _left_out(candidate)
+        return Reason(
+            worker=candidate.worker,
+            price=None if left_out else parts.price,
+            left_out=left_out,
+            prefill=parts.prefill,
+            decode=parts.decode,
+            requests=parts.requests,
+            cached_tokens=cached_tokens(candidate.overlap, demand.block_size, weights),
+            overlap=candidate.overlap,
+            booked=candidate.booked,
+            unbooked=candidate.unbooked,
+        )
+
+
+class Choice(_Field):
+    """A worker was chosen."""
+
+    def __init__(
+        self,
+        chosen: Candidate,
+        fallbacks: tuple[str, ...],
+        *,
+        candidates: Sequence[Candidate],
+        demand: Demand,
+        weights: Weights,
+    ) -> None:
+        super().__init__(candidates, demand, weights)
+        self.chosen = chosen
+        self.fallbacks = fallbacks
+        """The next best workers, cheapest first, each on an address of its own."""
+
+    @property
+    def worker(self) -> str:
+        """The chosen worker."""
+        return self.chosen.worker
+
+    @property
+    def reason(self) -> Reason:
+        """The chosen worker's numbers."""
+        return self._reason(self.chosen)
+
+
+class NoWorker(_Field):
+    """There is no worker that the request may go to at all."""
+
+
+class AllFull(_Field):
+    """There are workers for the request, and each is at its limit."""
+
+
+def choose(
+    candidates: Sequence[Candidate], demand: Demand, weights: Weights, rng: Random, fallbacks: int = 0
+) -> Choice | NoWorker | AllFull:
+    """Take the cheapest worker that may be chosen, ties at random; with a temperature draw one by softmax of the price.
+
+    The draw is ``p ~ exp(-(price - min) / ((max - min) * temperature))``. ``candidates`` must not change afterwards:
+    the reasons are read from it. ``fallbacks`` further workers are named, the next cheapest ones.
+    """
+    open_to = [c for c in candidates if not c.barred and (not c.max_requests or not _full(c))]
+    if not open_to:
+        none = all(candidate.barred for candidate in candidates)
+        return (NoWorker if none else AllFull)(candidates, demand, weights)
+    prices = _prices(open_to, demand, weights)
+    at = _draw(prices, weights.temperature, rng)
+    others = _next_best(open_to, prices, at, rng, fallbacks) if fallbacks > 0 else ()
+    return Choice(open_to[at], others, candidates=candidates, demand=demand, weights=weights)
+
+
+def _prices(candidates: Sequence[Candidate], demand: Demand, weights: Weights) -> list[float]:
+    """`picker.core.cost.price` of each, digit for digit; written out because every pick walks the whole pool here."""
+    prompt, blocks, size = demand
+    scale, credit, host_tier, disk_tier = (
+        weights.prefill_scale, weights.overlap_credit, weights.host_tier, weights.disk_tier,
+    )  # fmt: skip
+    per_request = weights.request_weight
+    prices = []
+    for _, (tokens, held, requests), (more_tokens, more_held, more_requests), (
+        device,
+        host,
+        disk,
+    ), _, _ in candidates:
+        prefill = (
+            tokens + more_tokens + prompt - credit * (device + host_tier * host + disk_tier * disk) * size
+        )
+        prices.append(
+            (scale * prefill / size if prefill > 0 else 0.0)
+            + (held + more_held + blocks)
+            + per_request * (requests + more_requests)
+        )
+    return prices
+
+
+def _full(candidate: Candidate) -> bool:
+    return 0 < candidate.max_requests <= candidate.booked.requests
+
+
+def _left_out(candidate: Candidate) -> str:
+    return candidate.barred or (FULL if _full(candidate) else "")
+
+
+def _draw(prices: list[float], temperature: float, rng: Random) -> int:
+    least = min(prices)
+    scale = (max(prices) - least) * temperature
+    if scale > 0:
+        summed = list(accumulate(math.exp(-(value - least) / scale) for value in prices))
+        return rng.choices(range(len(prices)), cum_weights=summed)[0]
+    if temperature > 0:
+        return rng.randrange(len(prices))
+    ties = [at for at, value in enumerate(prices) if value == least]
+    return ties[0] if len(ties) == 1 else rng.choice(ties)
+
+
+def _next_best(
+    open_to: list[Candidate], prices: list[float], chosen: int, rng: Random, wanted: int
+) -> tuple[str, ...]:
+    def ranked() -> Iterator[str]:
+        taken = {worker_address(open_to[chosen].worker)}
+        for at in sorted(range(len(prices)), key=lambda at: (prices[at], rng.random())):
+            worker = open_to[at].worker
+            if worker_address(worker) not in taken:
+                taken.add(worker_address(worker))
+                yield worker
+
+    return tuple(worker for worker, _ in zip(ranked(), range(wanted), strict=False))

@@ -1,0 +1,36 @@
+"""The workers of the pool as a pick sees them: who may be taken, and what each carries beyond the bookings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from picker.core.load import NO_LOAD, BookedHistory, Load, UnbookedLoads
+from picker.workers.registry import Registry
+
+
+class WorkerPool:
+    """Joins the registry's reports with the history of what was booked."""
+
+    def __init__(self, registry: Registry, *, block_size: int) -> None:
+        self._registry = registry
+        self._history = BookedHistory()
+        self._unbooked = UnbookedLoads(self._history, block_size=block_size)
+
+    def booked(self, worker: str, requests: int, blocks: int, now: float) -> None:
+        """From now on so much is booked on the worker; told by the view at each change."""
+        self._history.note(worker, now, requests, blocks)
+
+    def routable(self, now: float) -> Sequence[str]:
+        """Workers that are in the pool and not known to be asleep."""
+        report = self._registry.report
+        return [name for name in self._registry.names if (r := report(name, now)) is None or r.routable]
+
+    def unbooked(self, worker: str, now: float) -> Load:
+        """What the worker reports beyond what was booked; nothing where it does not report."""
+        report = self._registry.report(worker, now)
+        return NO_LOAD if report is None else self._unbooked.of(worker, report, now)
+
+    def left(self, worker: str) -> None:
+        """Forget a worker that left the pool."""
+        self._history.drop(worker)
+        self._unbooked.drop(worker)

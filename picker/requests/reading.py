@@ -1,0 +1,145 @@
+"""From path, headers and body to an `Ask`: which API a path belongs to, and what can be read of the body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import Any, Literal
+
+import orjson
+
+from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Unread
+from picker.requests.fields import MAX_NAME
+from picker.requests.openai import Adapters, read_chat, read_completion
+
+__all__ = ["Ask", "BadRequest", "parse", "path_of", "read", "suffix_of"]
+
+DEFAULT_PATH = "/v1/completions"
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], Adapters], Ask]] = {
+    "/completions": read_completion,
+    "/chat/completions": read_chat,
+}
+
+_TEXT = (
+    "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/generate", "/conversations",
+    "/completions/render", "/chat/completions/render", "/tokenize", "/detokenize", "/classify", "/pooling",
+    "/score", "/rerank",
+)  # fmt: skip
+"""APIs that are known, whose prompts are not read; their bodies are text for the most part."""
+
+_OTHER = (
+    "/images/generations", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations",
+    "/audio/speech", "/models", "/health", "/ping", "/version", "/load",
+)  # fmt: skip
+"""APIs that are known, whose bodies say nothing about prompt tokens."""
+
+_SUFFIXES = sorted((*_READERS, *_TEXT, *_OTHER), key=len, reverse=True)
+
+
+def path_of(headers: Mapping[str, str]) -> str:
+    """The path of a request: ``:path``, else what proxies keep of it, else that of completions."""
+    for name in (":path", "x-original-path", "x-forwarded-path"):
+        if headers.get(name):
+            return headers[name]
+    return DEFAULT_PATH
+
+
+def suffix_of(path: str) -> str | None:
+    """The longest known path suffix, query and trailing slash removed; None for a path that nobody knows."""
+    plain = path.partition("?")[0].partition("#")[0].rstrip("/")
+    return next((suffix for suffix in _SUFFIXES if plain.endswith(suffix)), None)
+
+
+def read(
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    *,
+    complete: bool = True,
+    loras: Container[str] = (),
+    base_model: str = "",
+    unknown_path: Literal["load", "refuse"] = "load",
+) -> Ask:
+    """
+    Read one request.
+
+    Args:
+        path: As the client sent it, query included.
+        headers: Lower-case names.
+        body: None where the gateway does not show it, or there is none.
+        complete: False where the gateway cut the body.
+        loras: Names of LoRA adapters.
+        base_model: The model that they are adapters of.
+        unknown_path: What becomes of a path nobody knows: routed by load, or refused.
+
+    Returns:
+        What was asked; ``unread`` is set where the request can be routed by load alone.
+
+    Raises:
+        BadRequest: the body is not what the path's API takes, or the path is unknown and to be refused.
+
+    """
+    adapters = Adapters(loras, base_model)
+    suffix = suffix_of(path)
+    if suffix is None and unknown_path == "refuse":
+        shown = path.partition("?")[0][:200]
+        raise BadRequest(f"The path {shown!r} is not served here.", None)
+    reader = _READERS.get(suffix or "")
+    if reader is None:
+        return _other(suffix, body, adapters)
+    api = Api.CHAT if suffix == "/chat/completions" else Api.COMPLETIONS
+    unread = _unread(headers, body, complete=complete)
+    if unread is not None or body is None:
+        return Ask(api=api, unread=unread, estimated_tokens=_guess(body))
+    return reader(parse(body), adapters)
+
+
+def parse(body: bytes) -> Mapping[str, Any]:
+    """
+    A body as a JSON object; of a repeated key the last one counts.
+
+    Raises:
+        BadRequest: it is not JSON, or no object.
+
+    """
+    if not body.strip():
+        raise BadRequest("The request body is empty; a JSON object is needed.")
+    try:
+        value = orjson.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"The request body is not valid JSON: {str(error)[:200]}.") from None
+    if not isinstance(value, dict):
+        raise BadRequest("The request body must be a JSON object.")
+    return value
+
+
+def _unread(headers: Mapping[str, str], body: bytes | None, *, complete: bool) -> Unread | None:
+    if body is None or (not body and headers.get(":method", "POST") in {"GET", "HEAD", "OPTIONS", "DELETE"}):
+        return Unread.HIDDEN
+    if not complete:
+        return Unread.CUT
+    if headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+        return Unread.ENCODED
+    return None
+
+
+def _guess(body: bytes | None) -> int:
+    return -(-len(body or b"") // BYTES_PER_TOKEN)
+
+
+def _other(suffix: str | None, body: bytes | None, adapters: Adapters) -> Ask:
+    """A request routed by load: the model where it is easily told, never an error."""
+    model, text = "", suffix in _TEXT
+    if text and body:
+        try:
+            value = parse(body).get("model")
+        except BadRequest:
+            value = None
+        model = value if isinstance(value, str) and len(value) <= MAX_NAME else ""
+    return Ask(
+        api=Api.OTHER,
+        model=model,
+        **adapters.of(model),
+        unread=Unread.PATH,
+        estimated_tokens=_guess(body) if text else 0,
+    )

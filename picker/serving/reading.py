@@ -1,0 +1,148 @@
+"""From a gateway's messages to values: everything is bounded, nothing raises on what a client wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from google.protobuf.struct_pb2 import Struct, Value
+
+from picker.serving.seam import Responded
+from picker.serving.wire.extproc_pb2 import HeaderMap, ProcessingRequest
+
+MAX_HEADERS = 1_000
+MAX_HEADER_BYTES = 256 * 1024
+MAX_SUBSET = 10_000
+MAX_ENDPOINT = 512
+
+SUBSET_NAMESPACE = "envoy.lb.subset_hint"
+SUBSET_KEY = "x-gateway-destination-endpoint-subset"
+BALANCER_NAMESPACE = "envoy.lb"
+SERVED_KEY = "x-gateway-destination-endpoint-served"
+ATTRIBUTES = "envoy.filters.http.ext_proc"
+
+_NO_WORKER = 0x2 | 0x20 | 0x80 | 0x100
+"""Response flags of Envoy which say that no worker was reached: NoHealthyUpstream, UpstreamConnectionFailure,
+UpstreamOverflow, NoRouteFound."""
+
+_CONTROL = frozenset(
+    {
+        "x-data-parallel-host-port",
+        "x-data-parallel-rank",
+        "x-encoder-hosts-ports",
+        "x-kv-cache-source-host-port",
+        "x-prefiller-host-port",
+    }
+)
+_CONTROL_PREFIXES = (
+    "x-gateway-destination-endpoint",
+    "x-gateway-inference-",
+    "x-gateway-model-name-rewrite",
+    "x-llm-d-",
+    "x-picker-",
+    "x-slo-",
+)
+
+
+class HeadersTooLargeError(Exception):
+    """More headers, or longer ones, than are read."""
+
+
+def is_control(name: str) -> bool:
+    """Whether a header steers pickers and workers: never trusted from a client, never passed on from one."""
+    return name in _CONTROL or name.startswith(_CONTROL_PREFIXES)
+
+
+def headers_of(message: HeaderMap) -> dict[str, str]:
+    """Headers by lower-case name, pseudo headers included; of a repeated header the last value.
+
+    Raises:
+        HeadersTooLargeError: past `MAX_HEADERS` or `MAX_HEADER_BYTES`.
+    """
+    if len(message.headers) > MAX_HEADERS or message.ByteSize() > MAX_HEADER_BYTES:
+        raise HeadersTooLargeError
+    return {
+        header.key.lower(): header.raw_value.decode("utf-8", "replace") if header.raw_value else header.value
+        for header in message.headers
+    }
+
+
+def control_headers(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The client's control headers, to be removed."""
+    return tuple(name for name in headers if is_control(name))
+
+
+def declared_length(headers: Mapping[str, str]) -> int | None:
+    """The body's length as ``content-length`` says it, None where it does not."""
+    text = headers.get("content-length", "")
+    return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None
+
+
+def subset_of(message: ProcessingRequest) -> tuple[str, ...] | None:
+    """The endpoints that the gateway allows; None where it does not limit them.
+
+    A hint that cannot be read limits to nothing: it must never widen to the whole pool.
+    """
+    if not message.HasField("metadata_context"):
+        return None
+    hint = _field(message.metadata_context.filter_metadata, SUBSET_NAMESPACE, SUBSET_KEY)
+    if hint is None:
+        return None
+    kind = hint.WhichOneof("kind")
+    if kind == "string_value":
+        words = hint.string_value.split(",")
+    elif kind == "list_value":
+        words = [value.string_value for value in hint.list_value.values[:MAX_SUBSET]]
+    else:
+        words = []
+    return tuple(word.strip() for word in words[:MAX_SUBSET] if word.strip())
+
+
+def attributes_of(message: ProcessingRequest) -> dict[str, str]:
+    """The attributes that the gateway was configured to send, as text."""
+    if ATTRIBUTES not in message.attributes:
+        return {}
+    fields = message.attributes[ATTRIBUTES].fields
+    return {name: _text(value) for name, value in list(fields.items())[:64]}
+
+
+def responded(message: ProcessingRequest, headers: Mapping[str, str]) -> tuple[Responded, bool]:
+    """What response headers tell, and whether the gateway answered without reaching any worker."""
+    attributes = attributes_of(message)
+    served = _served(message) or attributes.get("upstream.address", "")
+    attempts = _number(attributes.get("upstream.request_attempt_count", "1"))
+    flags = _number(attributes.get("response.flags", "0"))
+    response = Responded(
+        status=_number(headers.get(":status", "0")),
+        served=served if len(served) <= MAX_ENDPOINT else "",
+        attempts=max(attempts, 1),
+        event_stream=headers.get("content-type", "").lower().startswith("text/event-stream"),
+    )
+    return response, bool(flags & _NO_WORKER) and attempts <= 1
+
+
+def _served(message: ProcessingRequest) -> str:
+    if not message.HasField("metadata_context"):
+        return ""
+    metadata = message.metadata_context.filter_metadata
+    served = _field(metadata, BALANCER_NAMESPACE, SERVED_KEY)
+    return served.string_value if served is not None else ""
+
+
+def _field(metadata: Mapping[str, Struct], namespace: str, key: str) -> Value | None:
+    if namespace not in metadata:
+        return None
+    return metadata[namespace].fields.get(key)
+
+
+def _text(value: Value) -> str:
+    kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        return value.string_value
+    if kind == "number_value":
+        number = value.number_value
+        return str(int(number)) if number.is_integer() else str(number)
+    return str(value.bool_value).lower() if kind == "bool_value" else ""
+
+
+def _number(text: str) -> int:
+    return int(text) if len(text) <= 10 and text.isascii() and text.isdigit() else 0

@@ -1,0 +1,151 @@
+"""Our answers to the gateway, one builder per kind of message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from picker.serving.reading import BALANCER_NAMESPACE
+from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, REASON_HEADER, Picked, Refused
+from picker.serving.wire.extproc_pb2 import (
+    BodyResponse,
+    CommonResponse,
+    HeaderMutation,
+    HeadersResponse,
+    HeaderValueOption,
+    ProcessingResponse,
+    TrailersResponse,
+)
+
+PIECE = 62_000
+"""Most body bytes in one answer: some gateways cap messages at 64 KB."""
+
+DETAILS_PREFIX = "picker_"
+"""What the response code details of our refusals start with, in the gateway's log."""
+
+
+def headers_passed(remove: Iterable[str] = ()) -> ProcessingResponse:
+    """Request headers go on, without those named."""
+    response = ProcessingResponse(request_headers=HeadersResponse(response=CommonResponse()))
+    names = list(remove)
+    if names:
+        response.request_headers.response.header_mutation.remove_headers.extend(names)
+    return response
+
+
+def headers_decided(picked: Picked, remove: Iterable[str]) -> ProcessingResponse:
+    """Request headers go on to the worker."""
+    response = ProcessingResponse(request_headers=HeadersResponse())
+    _decide(response, response.request_headers.response, picked, remove)
+    return response
+
+
+def body_decided(picked: Picked, remove: Iterable[str]) -> ProcessingResponse:
+    """A buffered body goes on, unchanged, to the worker."""
+    response = ProcessingResponse(request_body=BodyResponse())
+    _decide(response, response.request_body.response, picked, remove)
+    return response
+
+
+def body_passed() -> ProcessingResponse:
+    """A piece of a request body goes on unchanged."""
+    return ProcessingResponse(request_body=BodyResponse(response=CommonResponse()))
+
+
+def body_echoed(body: bytes, *, end: bool) -> Iterator[ProcessingResponse]:
+    """A request body in pieces, the last one ending the stream where ``end`` says so."""
+    for piece, last in _pieces(body, end=end):
+        response = ProcessingResponse()
+        streamed = response.request_body.response.body_mutation.streamed_response
+        streamed.body, streamed.end_of_stream = piece, last
+        yield response
+
+
+def trailers_passed() -> ProcessingResponse:
+    """Request trailers go on unchanged."""
+    return ProcessingResponse(request_trailers=TrailersResponse())
+
+
+def response_headers_passed() -> ProcessingResponse:
+    """Response headers go on unchanged."""
+    return ProcessingResponse(response_headers=HeadersResponse(response=CommonResponse()))
+
+
+def response_body_passed() -> ProcessingResponse:
+    """A piece of a response body goes on unchanged."""
+    return ProcessingResponse(response_body=BodyResponse(response=CommonResponse()))
+
+
+def response_body_echoed(body: bytes, *, end: bool) -> Iterator[ProcessingResponse]:
+    """A piece of a response body, given back as it came."""
+    for piece, last in _pieces(body, end=end):
+        response = ProcessingResponse()
+        streamed = response.response_body.response.body_mutation.streamed_response
+        streamed.body, streamed.end_of_stream = piece, last
+        yield response
+
+
+def response_trailers_passed() -> ProcessingResponse:
+    """Response trailers go on unchanged."""
+    return ProcessingResponse(response_trailers=TrailersResponse())
+
+
+def refused(refusal: Refused) -> ProcessingResponse:
+    """An immediate response with a JSON body in OpenAI's error shape."""
+    response = ProcessingResponse()
+    immediate = response.immediate_response
+    immediate.status.code = refusal.status
+    immediate.body = json.dumps(
+        {
+            "error": {
+                "message": refusal.message,
+                "type": refusal.type,
+                "param": refusal.param,
+                "code": refusal.code,
+            }
+        },
+        ensure_ascii=False,
+    ).encode("utf-8", "replace")
+    immediate.details = DETAILS_PREFIX + refusal.code
+    headers = [("content-type", "application/json")]
+    if refusal.reason:
+        headers.append((REASON_HEADER, refusal.reason))
+    if refusal.retry_after is not None:
+        headers.append(("retry-after", str(refusal.retry_after)))
+    _set(immediate.headers, headers)
+    return response
+
+
+def _decide(
+    response: ProcessingResponse, common: CommonResponse, picked: Picked, remove: Iterable[str]
+) -> None:
+    values = (
+        (DESTINATION_HEADER, picked.destination),
+        (BOOKING_HEADER, picked.booking_id),
+        *picked.set_headers,
+    )
+    _set(common.header_mutation, values)
+    written = {name for name, _ in values}
+    common.header_mutation.remove_headers.extend(name for name in remove if name not in written)
+    common.clear_route_cache = True
+    fields = response.dynamic_metadata.fields
+    fields[BALANCER_NAMESPACE].struct_value.fields[DESTINATION_HEADER].string_value = picked.destination
+
+
+def _set(mutation: HeaderMutation, headers: Iterable[tuple[str, str]]) -> None:
+    for name, value in headers:
+        option = mutation.set_headers.add()
+        option.header.key = name
+        # raw bytes only: a text value arrives empty at the worker from Envoy 1.27 on
+        option.header.raw_value = value.encode()
+        option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+
+
+def _pieces(body: bytes, *, end: bool) -> Iterator[tuple[bytes, bool]]:
+    if len(body) <= PIECE:
+        if body or end:
+            yield body, end
+        return
+    last = (len(body) - 1) // PIECE * PIECE
+    for at in range(0, len(body), PIECE):
+        yield body[at : at + PIECE], end and at == last

@@ -1,0 +1,162 @@
+"""The two ports of a replica towards its gateway: ext_proc, access log and health; and health alone for probes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import grpc
+import structlog
+
+from picker.serving.counts import Counts
+from picker.serving.exchange import Hold
+from picker.serving.grpcio_services import HealthService, LogService
+from picker.serving.grpcio_transport import ExtProc
+from picker.serving.health import Health
+from picker.serving.seam import Requests
+from picker.serving.tls import key_and_chain
+from picker.settings import ServingSettings
+
+log = structlog.get_logger(__name__)
+
+KEEPALIVE_SECONDS = 10
+KEEPALIVE_TIMEOUT_SECONDS = 5
+MESSAGE_SLACK = 4 * 1024 * 1024
+"""Bytes over the body limit that one message may have: a body a little too large shall get its 413."""
+STOP_SECONDS = 2.0
+
+
+class PortError(Exception):
+    """A port cannot be listened on; the text names its setting."""
+
+
+class Server:
+    """Serves one gateway side. ``hold`` is asked at each response's headers until when its stream is held."""
+
+    def __init__(
+        self,
+        settings: ServingSettings,
+        requests: Requests,
+        *,
+        hold: Callable[[], Hold],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts = Counts()
+        self.port = 0
+        """Port of ext_proc, access log and health, once started."""
+        self.health_port = 0
+        """Port of health alone, once started."""
+        self._settings = settings
+        self._requests = requests
+        self._hold = hold
+        self._clock = clock
+        self._health = Health()
+        self._extproc: ExtProc | None = None
+        self._logs: LogService | None = None
+        self._servers: list[grpc.aio.Server] = []
+
+    @property
+    def open_streams(self) -> int:
+        """ext_proc streams open now."""
+        return len(self._extproc.streams) if self._extproc else 0
+
+    @property
+    def open_log_streams(self) -> int:
+        """Access log streams open now."""
+        return self._logs.streams if self._logs else 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of request bodies held now."""
+        return self._extproc.budget.held if self._extproc else 0
+
+    @property
+    def last_logged(self) -> float | None:
+        """When an access log entry last named a booking, in the clock's time; None: never."""
+        return self._logs.last_named if self._logs else None
+
+    async def start(self) -> None:
+        """Listen. Streams are served from here on; health says not ready until `set_ready`.
+
+        Raises:
+            PortError: where a port is taken.
+            TlsError: where the certificate cannot be used.
+        """
+        settings = self._settings
+        tls = key_and_chain(settings)
+        self._extproc = ExtProc(
+            settings, self._requests, hold=self._hold, counts=self.counts, clock=self._clock
+        )
+        self._logs = LogService(self._requests.logged, counts=self.counts, clock=self._clock)
+        health = HealthService(self._health)
+        main = grpc.aio.server(
+            handlers=(self._extproc, self._logs, health), options=_options(settings.max_body_bytes)
+        )
+        probes = grpc.aio.server(handlers=(health,), options=_options(0))
+        self._servers = [main, probes]
+        credentials = grpc.ssl_server_credentials([tls]) if tls else None
+        try:
+            self.port = _listen(main, settings.grpc_host, settings.grpc_port, "PICKER_GRPC_PORT", credentials)
+            self.health_port = _listen(
+                probes, settings.grpc_host, settings.grpc_health_port, "PICKER_GRPC_HEALTH_PORT", None
+            )
+            await main.start()
+            await probes.start()
+        except BaseException:
+            await self.stop()
+            raise
+        log.info("serving the gateway", port=self.port, health_port=self.health_port, tls=settings.tls)
+
+    def set_ready(self, ready: bool) -> None:
+        """Say in health whether new requests are welcome."""
+        self._health.set_ready(ready)
+
+    def close_log_streams(self) -> None:
+        """End access log streams, so that the gateway sends its log to another replica."""
+        if self._logs:
+            self._logs.close()
+
+    async def drain_streams(self, timeout: float) -> int:
+        """Wait until no ext_proc stream is open, at most ``timeout`` seconds; then close the rest with OK.
+
+        Returns how many had to be closed. New streams are served all the while.
+        """
+        return await self._extproc.drain(timeout) if self._extproc else 0
+
+    async def stop(self) -> None:
+        """Stop listening; what is still open is cancelled."""
+        self.close_log_streams()
+        for server in self._servers:
+            await server.stop(STOP_SECONDS if server is self._servers[0] and self.open_streams else None)
+        self._servers = []
+
+
+def _listen(
+    server: grpc.aio.Server,
+    host: str,
+    port: int,
+    setting: str,
+    credentials: grpc.ServerCredentials | None,
+) -> int:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise PortError(f"{setting}: cannot listen on {address}: {error}") from error
+
+
+def _options(max_body: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", max_body + MESSAGE_SLACK),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_SECONDS * 1000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # gateways ping too
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]

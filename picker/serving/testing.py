@@ -1,0 +1,196 @@
+"""For tests: a gateway's messages, and a gateway that talks to one exchange under a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from picker.serving.buffers import Budget
+from picker.serving.counts import Counts
+from picker.serving.effects import Effect, Over, Send
+from picker.serving.exchange import Exchange, Hold, Limits
+from picker.serving.modes import BodyMode
+from picker.serving.reading import ATTRIBUTES
+from picker.serving.seam import End, Picked, Refused
+from picker.serving.wire.extproc_pb2 import (
+    HeaderMap,
+    HeaderValue,
+    HttpBody,
+    HttpHeaders,
+    HttpTrailers,
+    ProcessingMode,
+    ProcessingRequest,
+    ProcessingResponse,
+)
+
+POST = {":method": "POST", ":path": "/v1/completions"}
+PICKED = Picked(destination="10.0.0.1:8000", booking_id="booking-1")
+LIMITS = Limits(max_body=1 << 20, body_timeout=60.0, stream_timeout=600.0)
+
+
+def header_map(headers: Mapping[str, str]) -> HeaderMap:
+    """Headers as Envoy writes them: raw bytes."""
+    return HeaderMap(
+        headers=[HeaderValue(key=name, raw_value=value.encode()) for name, value in headers.items()]
+    )
+
+
+def request_headers(
+    headers: Mapping[str, str] = POST,
+    *,
+    end: bool = False,
+    mode: BodyMode = BodyMode.UNTOLD,
+    response_mode: BodyMode = BodyMode.NONE,
+) -> ProcessingRequest:
+    """The first message of a stream; without a mode, one of a gateway that names none."""
+    message = ProcessingRequest(request_headers=HttpHeaders(headers=header_map(headers), end_of_stream=end))
+    if mode is not BodyMode.UNTOLD:
+        message.protocol_config.request_body_mode = _wire(mode)
+        message.protocol_config.response_body_mode = _wire(response_mode)
+    return message
+
+
+def _wire(mode: BodyMode) -> ProcessingMode.BodySendMode.ValueType:
+    return ProcessingMode.BodySendMode.Value(mode.name)
+
+
+def request_body(body: bytes, *, end: bool = True) -> ProcessingRequest:
+    """A piece of a request's body."""
+    return ProcessingRequest(request_body=HttpBody(body=body, end_of_stream=end))
+
+
+def request_trailers() -> ProcessingRequest:
+    """A request's trailers."""
+    return ProcessingRequest(request_trailers=HttpTrailers())
+
+
+def response_headers(
+    status: int = 200,
+    *,
+    end: bool = False,
+    headers: Mapping[str, str] | None = None,
+    attributes: Mapping[str, str | float] | None = None,
+) -> ProcessingRequest:
+    """Response headers, with response attributes where some are given."""
+    message = ProcessingRequest(
+        response_headers=HttpHeaders(
+            headers=header_map({":status": str(status), **(headers or {})}), end_of_stream=end
+        )
+    )
+    if attributes:
+        message.attributes[ATTRIBUTES].update(dict(attributes))
+    return message
+
+
+def response_body(body: bytes, *, end: bool = False) -> ProcessingRequest:
+    """A piece of a response's body."""
+    return ProcessingRequest(response_body=HttpBody(body=body, end_of_stream=end))
+
+
+def response_trailers() -> ProcessingRequest:
+    """A response's trailers."""
+    return ProcessingRequest(response_trailers=HttpTrailers())
+
+
+class Gateway:
+    """One stream's gateway. Every method returns the effects of what it did; ``now`` is the clock."""
+
+    def __init__(
+        self,
+        *,
+        mode: BodyMode = BodyMode.UNTOLD,
+        response_mode: BodyMode = BodyMode.NONE,
+        hold: Hold = "response",
+        limits: Limits = LIMITS,
+        budget: int = 1 << 30,
+        refuse: Refused | None = None,
+    ) -> None:
+        self.now = 1000.0
+        self.counts = Counts()
+        self.budget = Budget(budget)
+        self.overs: list[tuple[str, End]] = []
+        self._mode = mode
+        self._response_mode = response_mode
+        self.exchange = Exchange(
+            limits,
+            budget=self.budget,
+            hold=lambda: hold,
+            counts=self.counts,
+            now=self.now,
+            refuse=refuse,
+        )
+
+    def request_headers(self, headers: Mapping[str, str] = POST, *, end: bool = False) -> list[Effect]:
+        """Send the first message, which names the modes."""
+        return self.send(
+            request_headers(headers, end=end, mode=self._mode, response_mode=self._response_mode)
+        )
+
+    def request_body(self, body: bytes, *, end: bool = True) -> list[Effect]:
+        """Send a piece of the request's body."""
+        return self.send(request_body(body, end=end))
+
+    def response_headers(self, status: int = 200, **more: Any) -> list[Effect]:
+        """Send response headers."""
+        return self.send(response_headers(status, **more))
+
+    def response_body(self, body: bytes, *, end: bool = False) -> list[Effect]:
+        """Send a piece of the response's body."""
+        return self.send(response_body(body, end=end))
+
+    def send(self, message: ProcessingRequest) -> list[Effect]:
+        """Send any message."""
+        return self._noted(self.exchange.receive(message, self.now))
+
+    def decided(self, answer: Picked | Refused = PICKED) -> list[Effect]:
+        """Let the pick end."""
+        return self._noted(self.exchange.decided(answer, self.now))
+
+    def half_close(self) -> list[Effect]:
+        """Close the gateway's side of the stream."""
+        return self._noted(self.exchange.half_closed(self.now))
+
+    def cancel(self) -> list[Effect]:
+        """Break the stream."""
+        return self._noted(self.exchange.cancelled(self.now))
+
+    def drain(self) -> list[Effect]:
+        """Let the replica go away."""
+        return self._noted(self.exchange.drain(self.now))
+
+    def wait(self, seconds: float) -> list[Effect]:
+        """Let time pass."""
+        self.now += seconds
+        return self._noted(self.exchange.expired(self.now))
+
+    def up_to_pick(self, body: bytes = b"{}") -> None:
+        """Send a whole request in the gateway's mode and have it picked."""
+        self.request_headers()
+        if self._mode.collects:
+            self.request_body(body)
+        self.decided()
+
+    def _noted(self, effects: list[Effect]) -> list[Effect]:
+        self.overs += [(effect.booking_id, effect.end) for effect in effects if isinstance(effect, Over)]
+        self.exchange.performed()
+        return effects
+
+
+def answers(effects: list[Effect]) -> list[ProcessingResponse]:
+    """The messages among some effects."""
+    return [effect.message for effect in effects if isinstance(effect, Send)]
+
+
+def headers_set(response: ProcessingResponse) -> dict[str, str]:
+    """The headers that an answer sets, of whatever kind it is."""
+    if response.HasField("immediate_response"):
+        mutation = response.immediate_response.headers
+    else:
+        mutation = common_of(response).header_mutation
+    return {option.header.key: option.header.raw_value.decode() for option in mutation.set_headers}
+
+
+def common_of(response: ProcessingResponse) -> Any:
+    """The common part of an answer to headers or to a body."""
+    kind = response.WhichOneof("response")
+    return getattr(response, str(kind)).response

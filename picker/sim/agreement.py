@@ -1,0 +1,162 @@
+"""Do the replicas agree? Compares what they show on `/bookings.json`, with each other and with the engines' word."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from picker.sim.programs import Replica, Worker
+
+Held = tuple[str, int, int, int]
+"""A booking as a replica shows it: worker, prefill tokens, KV blocks, requests."""
+Shown = Mapping[str, Held]
+"""Booking id -> what it holds."""
+
+SHOWN_DIFFERENCES = 5
+_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The outcome of one comparison."""
+
+    agreed: bool
+    """Whether all replicas that were asked showed the same bookings at one moment."""
+    seconds: float
+    """How long it took until they did, or how long they were watched."""
+    bookings: int
+    """The bookings held, by the replica that showed fewest."""
+    differences: tuple[str, ...] = ()
+    """Where they differed at the end, for people."""
+
+
+def read_bookings(page: Mapping[str, Any]) -> Shown:
+    """Read a `/bookings.json` page: what each booking holds, by id."""
+    shown: dict[str, Held] = {}
+    for row in page["bookings"]:
+        amount = row.get("amount", row)
+        shown[row["id"]] = (
+            row["worker"],
+            int(amount["prefill_tokens"]),
+            int(amount["blocks"]),
+            int(amount["requests"]),
+        )
+    return shown
+
+
+def differences(views: Mapping[str, Shown]) -> list[str]:
+    """How the replicas' pages differ, a line each; empty where they are equal."""
+    ids = sorted({id_ for shown in views.values() for id_ in shown})
+    lines: list[str] = []
+    for id_ in ids:
+        held = {name: shown.get(id_) for name, shown in views.items()}
+        if len(set(held.values())) > 1:
+            lines.append(f"{id_}: " + ", ".join(f"{name} {_told(what)}" for name, what in held.items()))
+    return lines
+
+
+def _told(held: Held | None) -> str:
+    if held is None:
+        return "does not know it"
+    worker, prefill, blocks, requests = held
+    return f"says {worker}, {prefill} prefill tokens, {blocks} blocks, {requests} requests"
+
+
+def places(shown: Shown) -> dict[str, str]:
+    """Booking id -> worker, of what counts as a request; leftovers of a move (``<id>~n``) are of no live request."""
+    return {id_: worker for id_, (worker, _, _, requests) in shown.items() if requests and "~" not in id_}
+
+
+def carried_by(worker: str, load: Mapping[str, Any]) -> dict[str, str]:
+    """Booking id -> worker, of one engine's `/debug/load` page; a request without a booking stands under its own id."""
+    return {row["booking"] or f"request {row['id']}": worker for row in load["requests"]}
+
+
+def untruths(name: str, booked: Mapping[str, str], carried: Mapping[str, str]) -> list[str]:
+    """Where a replica's bookings differ from what the engines carry, a line each."""
+    lines = [
+        f"{name} books {id_} on {worker}, which carries it no more"
+        for id_, worker in booked.items()
+        if id_ not in carried
+    ]
+    for id_, worker in carried.items():
+        if id_ not in booked:
+            lines.append(f"{worker} carries {id_}, which {name} does not know")
+        elif booked[id_] != worker:
+            lines.append(f"{worker} carries {id_}, which {name} books on {booked[id_]}")
+    return lines
+
+
+class Observer:
+    """Asks replicas and engines what they hold."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def bookings(self, replica: Replica) -> Shown:
+        """What one replica shows. Raises aiohttp's errors and TimeoutError."""
+        return read_bookings(await self._get(f"http://{replica.admin}/bookings.json"))
+
+    async def views(self, replicas: Iterable[Replica]) -> dict[str, Shown]:
+        """What each replica shows, asked at the same time."""
+        asked = list(replicas)
+        shown = await asyncio.gather(*(self.bookings(replica) for replica in asked))
+        return {replica.name: each for replica, each in zip(asked, shown, strict=True)}
+
+    async def carried(self, workers: Iterable[Worker]) -> dict[str, str]:
+        """Booking id -> worker, of everything that the engines truly carry, waiting requests included."""
+        asked = [worker.address for worker in workers]
+        loads = await asyncio.gather(*(self._get(f"http://{address}/debug/load") for address in asked))
+        return {
+            id_: where
+            for address, load in zip(asked, loads, strict=True)
+            for id_, where in carried_by(address, load).items()
+        }
+
+    async def agree(self, replicas: Sequence[Replica], *, within: float = 2.0) -> Agreement:
+        """Watch the replicas until they show the same bookings, for ``within`` seconds at most."""
+
+        async def look() -> tuple[list[str], int]:
+            views = await self.views(replicas)
+            return differences(views), _fewest(views)
+
+        return await _watch(look, within)
+
+    async def truth(
+        self, replicas: Sequence[Replica], workers: Sequence[Worker], *, within: float
+    ) -> Agreement:
+        """Watch until every replica books exactly what the engines carry, each request on its own engine."""
+
+        async def look() -> tuple[list[str], int]:
+            carried, views = await asyncio.gather(self.carried(workers), self.views(replicas))
+            lines = [line for name, shown in views.items() for line in untruths(name, places(shown), carried)]
+            return lines, _fewest(views)
+
+        return await _watch(look, within)
+
+    async def _get(self, url: str) -> Any:
+        async with self._session.get(url, timeout=_TIMEOUT) as response:
+            response.raise_for_status()
+            return await response.json()
+
+
+def _fewest(views: Mapping[str, Shown]) -> int:
+    return min((len(shown) for shown in views.values()), default=0)
+
+
+async def _watch(look: Callable[[], Awaitable[tuple[list[str], int]]], within: float) -> Agreement:
+    begun = time.monotonic()
+    while True:
+        try:
+            lines, fewest = await look()
+        except (aiohttp.ClientError, OSError, TimeoutError, KeyError, ValueError) as error:
+            lines, fewest = [f"a replica or an engine does not say what it holds: {error!r}"], 0
+        seconds = time.monotonic() - begun
+        if not lines or seconds >= within:
+            return Agreement(not lines, seconds, fewest, tuple(lines[:SHOWN_DIFFERENCES]))
+        await asyncio.sleep(0.05)

@@ -1,0 +1,323 @@
+"""A whole pool on loopback: real Envoy, NATS and Valkey, replicas of the picker, simulated engines with bridges.
+
+`picker up`, `picker demo`, the end-to-end tests and the chaos suite drive it; all addresses are on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import aiohttp
+
+from picker.sim import programs
+from picker.sim.envoy import PICKERS, BodyMode, HeaderMode, Listener, envoy_config
+from picker.sim.model import MODEL
+from picker.sim.processes import Children, ProcessError, Program, Say
+from picker.sim.programs import Replica, Worker
+
+Plane = Literal["redis", "nats", "memory"]
+
+BLOCK_SIZE = 16
+
+
+class LayoutError(Exception):
+    """A cluster of that shape cannot be. Says why, and what can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a local cluster consists of."""
+
+    replicas: int = 3
+    workers: int = 4
+    plane: Plane = "redis"
+    sync: str = ""
+    """`PICKER_SYNC` of the replicas; empty: their default."""
+    stream_hold: str = ""
+    """`PICKER_STREAM_HOLD` of the replicas; empty: their default."""
+    request_body_mode: BodyMode = "FULL_DUPLEX_STREAMED"
+    response_body_mode: BodyMode = "NONE"
+    response_trailers: HeaderMode = "SEND"
+    engine_options: tuple[str, ...] = ()
+    """Further options of `picker sim engine`, for every engine."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further `PICKER_*` variables of every replica."""
+
+    def check(self) -> None:
+        """Raise LayoutError for a cluster that could not start."""
+        if self.replicas < 1 or self.workers < 1:
+            raise LayoutError("a cluster needs at least one replica and one worker")
+        if self.plane == "nats":
+            raise LayoutError("--plane nats: the NATS plane is not there yet; use --plane redis")
+        if self.plane == "memory" and self.replicas > 1:
+            raise LayoutError(
+                f"--plane memory is seen by one process only, so not by {self.replicas} replicas;"
+                " use --replicas 1 or --plane redis"
+            )
+
+
+class Cluster:
+    """One local cluster; ``async with`` starts it and ends all of it.
+
+    A child that dies without having been asked to is started again on its ports two seconds later; ``given_up()``
+    raises once one keeps dying. Children are named ``nats``, ``valkey``, ``envoy``, ``picker-N``, ``engine-N`` and
+    ``bridge-N``.
+    """
+
+    def __init__(
+        self,
+        layout: Layout | None = None,
+        *,
+        say: Say = lambda _line: None,
+        logs: Path | None = None,
+        ports_file: Path | None = None,
+    ) -> None:
+        self.layout = layout or Layout()
+        self.layout.check()
+        self._say = say
+        self._ports_file = ports_file
+        self._throwaway = logs is None
+        self.folder = logs or Path(tempfile.mkdtemp(prefix="picker-up-"))
+        self._children: Children | None = None
+        layout = self.layout
+        addresses = programs.free_addresses(5 + 3 * layout.replicas + 4 * layout.workers)
+        self.nats, self.valkey = next(addresses), next(addresses)
+        self.envoy, self.round_robin, self.envoy_admin = next(addresses), next(addresses), next(addresses)
+        self.replicas: list[Replica] = programs.replicas_at(addresses, layout.replicas)
+        self.workers: list[Worker] = programs.workers_at(addresses, layout.workers)
+
+    @property
+    def envoy_url(self) -> str:
+        """The gateway in front of the pickers."""
+        return f"http://{self.envoy}"
+
+    @property
+    def round_robin_url(self) -> str:
+        """The same gateway without a picker: requests go round robin over the workers."""
+        return f"http://{self.round_robin}"
+
+    @property
+    def plane_url(self) -> str:
+        """Where bookings are shared."""
+        return f"redis://{self.valkey}" if self.layout.plane == "redis" else "memory://"
+
+    @property
+    def nats_url(self) -> str:
+        """The server that carries KV events."""
+        return f"nats://{self.nats}"
+
+    @property
+    def workers_file(self) -> Path:
+        """The file of workers that the replicas watch."""
+        return self.folder / "workers.json"
+
+    @property
+    def children(self) -> Children:
+        """The processes; RuntimeError before the start."""
+        if self._children is None:
+            raise RuntimeError("the cluster is not started")
+        return self._children
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            self.keep_logs()
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything, return when a request through Envoy would be answered.
+
+        Raises ProcessError, naming the child and its last words, when something does not come up; then nothing is
+        left running.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._ports_file:
+            self._ports_file.unlink(missing_ok=True)
+        self._children = Children(self.folder, say=self._say)
+        try:
+            await self._start_all(self._children)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self.keep_logs()
+            await self.stop()
+            raise
+        self._children.changed = self.write_ports
+        self.write_ports()
+
+    async def _start_all(self, children: Children) -> None:
+        begun = time.monotonic()
+        servers = [programs.nats(self.nats, self.folder)]
+        if self.layout.plane == "redis":
+            servers.append(programs.valkey(self.valkey, self.folder))
+        self._say(f"starting {', '.join(each.name for each in servers)} and {len(self.workers)} engines")
+        engines = [programs.engine(worker, self.layout.engine_options) for worker in self.workers]
+        await _together(children.start(each) for each in (*servers, *engines))
+        self._say(f"starting {len(self.workers)} bridges and {len(self.replicas)} replicas")
+        self.set_workers([worker.address for worker in self.workers])
+        bridges = [programs.bridge(worker, self.nats_url, BLOCK_SIZE) for worker in self.workers]
+        config = self.folder / "envoy.json"
+        config.write_text(json.dumps(self.envoy_config(), indent=1))
+        pickers = [self._replica_program(replica) for replica in self.replicas]
+        await _together(children.start(each) for each in (*bridges, *pickers))
+        await children.start(programs.envoy(config, self.envoy_admin))
+        await self.until_envoy_sees(self.layout.replicas)
+        self._say(f"all ready after {time.monotonic() - begun:.1f} s")
+
+    async def stop(self) -> None:
+        """Stop everything that was started here; remove the ports file and the logs. Never raises."""
+        if self._children is not None:
+            await self._children.close()
+        if self._ports_file:
+            self._ports_file.unlink(missing_ok=True)
+        if self._throwaway:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep_logs(self) -> None:
+        """Leave the folder of logs and configuration where it is when everything is stopped."""
+        if self._throwaway:
+            self._throwaway = False
+            self._say(f"logs and configuration are kept in {self.folder}")
+
+    async def kill(self, name: str, number: signal.Signals = signal.SIGKILL, *, revive: bool = False) -> None:
+        """Send a child a signal on purpose; it stays away until ``restart``, unless ``revive``."""
+        await self.children.kill(name, number, revive=revive)
+
+    async def restart(self, name: str) -> None:
+        """Bring a child back on its ports; returns when it is ready."""
+        await self.children.restart(name)
+
+    async def given_up(self) -> None:
+        """Wait until the cluster is stopped; raises ProcessError when a child keeps dying."""
+        await self.children.given_up()
+
+    def living_replicas(self) -> list[Replica]:
+        """The replicas whose process runs."""
+        return [replica for replica in self.replicas if self.children[replica.name].alive]
+
+    def set_workers(self, addresses: Sequence[str]) -> None:
+        """Write the file of workers that the replicas watch, in one step."""
+        listing = {"workers": [{"address": address, "rank": 0} for address in addresses]}
+        _write(self.workers_file, listing)
+
+    def envoy_config(self) -> dict[str, Any]:
+        """The gateway's configuration: one listener before the pickers, one that goes round robin."""
+        layout = self.layout
+        pool = Listener(
+            "pool",
+            int(self.envoy.rpartition(":")[2]),
+            request_body_mode=layout.request_body_mode,
+            response_body_mode=layout.response_body_mode,
+            response_trailers=layout.response_trailers,
+        )
+        plain = Listener("round_robin", int(self.round_robin.rpartition(":")[2]), ext_proc=False)
+        return envoy_config(
+            [pool, plain],
+            [replica.extproc for replica in self.replicas],
+            int(self.envoy_admin.rpartition(":")[2]),
+            workers=[worker.address for worker in self.workers],
+        )
+
+    def ports(self) -> dict[str, Any]:
+        """What the ports file says: addresses as ``host:port``, except the URLs, and process ids."""
+        pid = self._pid
+        return {
+            "envoy": self.envoy_url,
+            "model": MODEL,
+            "replicas": [
+                {
+                    "name": replica.name,
+                    "extproc": replica.extproc,
+                    "health": replica.health,
+                    "admin": replica.admin,
+                    "pid": pid(replica.name),
+                }
+                for replica in self.replicas
+            ],
+            "workers": [
+                {"name": worker.name, "address": worker.address, "pid": pid(worker.name)}
+                for worker in self.workers
+            ],
+            "plane": {"url": self.plane_url, "pid": pid("valkey")},
+            "nats": {"url": self.nats_url, "pid": pid("nats")},
+        }
+
+    def _pid(self, name: str) -> int | None:
+        return self.children[name].pid if name in self.children.names() else None
+
+    def write_ports(self) -> None:
+        """Write the ports file, if one is wanted, in one step: who sees it sees it whole."""
+        if self._ports_file:
+            _write(self._ports_file, self.ports())
+
+    async def until_envoy_sees(self, replicas: int, *, seconds: float = 15.0) -> None:
+        """Wait until Envoy holds that many replicas to be healthy; ProcessError when it does not come about."""
+        deadline = time.monotonic() + seconds
+        seen = -1
+        timeout = aiohttp.ClientTimeout(total=2)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while time.monotonic() < deadline:
+                async with session.get(f"http://{self.envoy_admin}/clusters?format=json") as response:
+                    seen = _healthy(await response.json(content_type=None))
+                if seen >= replicas:
+                    return
+                await asyncio.sleep(0.1)
+        raise ProcessError(f"Envoy sees {seen} healthy replicas instead of {replicas} after {seconds:g} s")
+
+    def _replica_program(self, replica: Replica) -> Program:
+        settings = {"PICKER_BLOCK_SIZE": str(BLOCK_SIZE)}
+        if self.layout.sync:
+            settings["PICKER_SYNC"] = self.layout.sync
+        if self.layout.stream_hold:
+            settings["PICKER_STREAM_HOLD"] = self.layout.stream_hold
+        return programs.replica(
+            replica,
+            [peer for peer in self.replicas if peer is not replica],
+            plane_url=self.plane_url,
+            nats_url=self.nats_url,
+            workers_file=self.workers_file,
+            settings={**settings, **self.layout.settings},
+        )
+
+
+async def _together(starts: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Run starts side by side; the first failure ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(start) for start in starts]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _write(file: Path, value: object) -> None:
+    draft = file.with_name(file.name + ".draft")
+    draft.write_text(json.dumps(value, indent=2) + "\n")
+    draft.replace(file)
+
+
+def _healthy(clusters: Mapping[str, Any]) -> int:
+    for cluster in clusters.get("cluster_statuses", ()):
+        if cluster.get("name") == PICKERS:
+            statuses = [host.get("health_status", {}) for host in cluster.get("host_statuses", ())]
+            return sum(1 for status in statuses if not _failed(status))
+    return 0
+
+
+def _failed(status: Mapping[str, Any]) -> bool:
+    return any(value is True for key, value in status.items() if key.startswith("failed_"))

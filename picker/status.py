@@ -1,0 +1,152 @@
+"""What a replica shows of itself: `/status.json`, `/bookings.json`, and the numbers behind the gauges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from stateplane.booking import NOTHING, Booking
+
+if TYPE_CHECKING:
+    from picker.app import Replica
+
+PLANE_STATES = {"healthy": 0, "slow": 1, "away": 2}
+
+
+class Status:
+    """Reads the parts of one replica; changes nothing."""
+
+    def __init__(self, replica: Replica, *, started: float, clock: Callable[[], float]) -> None:
+        self._replica = replica
+        self._started = started
+        self._clock = clock
+
+    def shown(self) -> Mapping[str, Any]:
+        """The whole picture for an operator."""
+        it = self._replica
+        events = it.subscriber.status()
+        return {
+            "replica": {
+                "name": it.owner.name,
+                "incarnation": it.owner.incarnation,
+                "pool": it.settings.pool.pool,
+                "started_at": self._started,
+                "stream_hold": it.membership.hold(),
+                "open_streams": it.server.open_streams,
+                "requests_under_way": len(it.underway),
+                **it.readiness.shown(),
+            },
+            "peers": sorted(str(getattr(peer, "address", peer)) for peer in it.membership.peers),
+            "members": [
+                {"name": member.owner.name, "incarnation": member.owner.incarnation,
+                 "log": member.info.get("log") == "1", "digest": member.info.get("digest", ""),
+                 "schema": member.info.get("schema", "")}
+                for member in it.desk.members
+            ],
+            "settings_differ": sorted(it.membership.differing),
+            "plane": {"mode": it.settings.sync, **asdict(it.desk.status())},
+            "events": {
+                "enabled": events.enabled,
+                "state": "off" if not events.enabled else "healthy" if events.connected else "away",
+                "away_seconds": events.away_seconds,
+                "last_error": events.last_error,
+                "waiting": events.waiting,
+            },
+            "tokenizers": it.tokens.status(),
+            "workers": [self._worker(name, events.workers.get(name)) for name in it.registry.names],
+        }  # fmt: skip
+
+    def _worker(self, name: str, followed: Any) -> Mapping[str, Any]:
+        it, now = self._replica, self._clock()
+        report = it.registry.report(name, now)
+        return {
+            "name": name,
+            "booked": asdict(it.desk.load(name)),
+            "reported": None
+            if report is None
+            else {"running": report.running, "waiting": report.waiting, "kv_usage": report.kv_usage,
+                  "asleep": report.asleep, "age_seconds": round(now - report.ended, 3)},
+            "unbooked": it.pool.unbooked(name, now)._asdict(),
+            "index_blocks": it.index.count(name),
+            "events": None if followed is None else asdict(followed),
+        }  # fmt: skip
+
+    def bookings(self) -> Mapping[str, Any]:
+        """Every booking of the view."""
+        version = self._replica.desk.view.version
+        return {
+            "version": {"epoch": version.epoch, "number": version.number},
+            "bookings": [_booking(booking) for booking in self._replica.desk.view.bookings().values()],
+        }
+
+    def gauges(self) -> Mapping[str, float]:
+        """The gauges without labels."""
+        it = self._replica
+        plane, link = it.desk.status(), it.subscriber.link
+        return {
+            "plane_state": PLANE_STATES[plane.state],
+            "plane_lag_seconds": plane.lag or 0.0,
+            "plane_outbox": plane.outbox,
+            "events_connected": float(link.connected),
+            "events_unrecovered_workers": len(it.subscriber.unrecovered()),
+            "members": len(it.desk.members),
+            "peers": _length(it.membership.peers),
+            "streams_open": it.server.open_streams,
+            "bookings_own": plane.own,
+            "bookings_foreign": plane.foreign,
+            "bookings_draining": plane.draining,
+            "index_entries": len(it.index),
+            "ready": float(it.readiness.ready),
+            "settings_differ": float(bool(it.membership.differing)),
+        }
+
+    def worker_gauges(self) -> Mapping[str, Mapping[str, float]]:
+        """The gauges per worker."""
+        it, now = self._replica, self._clock()
+        names = it.registry.names
+        booked = {name: it.desk.load(name) for name in names}
+        unbooked = {name: it.pool.unbooked(name, now) for name in names}
+        reports = {name: it.registry.report(name, now) for name in names}
+        return {
+            "booked_requests": {name: load.requests for name, load in booked.items()},
+            "booked_blocks": {name: load.blocks for name, load in booked.items()},
+            "booked_prefill_tokens": {name: load.prefill_tokens for name, load in booked.items()},
+            "unbooked_requests": {name: load.requests for name, load in unbooked.items()},
+            "unbooked_blocks": {name: load.blocks for name, load in unbooked.items()},
+            "reported_requests": {name: r.requests for name, r in reports.items() if r is not None},
+            "index_blocks": {name: it.index.count(name) for name in names},
+        }
+
+    def counts(self) -> Mapping[str, Callable[[], object]]:
+        """Where each part's counts are read."""
+        it = self._replica
+        return {
+            "serving": lambda: it.server.counts,
+            "requests": lambda: it.tokens.counts,
+            "events": lambda: it.subscriber.counts,
+            "scrapes": lambda: it.scraper.counts,
+            "underway": lambda: it.underway.counts,
+            "plane": lambda: it.desk.counts,
+            "index": lambda: it.index.counts,
+            "discovery_workers": lambda: it.workers.counts,
+            "discovery_peers": lambda: it.peers.counts,
+        }
+
+
+def _booking(booking: Booking) -> Mapping[str, Any]:
+    return {
+        "id": booking.id,
+        "worker": booking.worker,
+        "owner": str(booking.owner),
+        "state": str(booking.state),
+        "cause": None if booking.cause is None else str(booking.cause),
+        "superseded": booking.superseded,
+        "attempt": booking.attempt,
+        "term": booking.term,
+        **asdict(booking.amount or NOTHING),
+    }
+
+
+def _length(things: Iterable[object]) -> int:
+    return sum(1 for _ in things)

@@ -1,0 +1,330 @@
+"""Requests under way: from the pick to the end, as this replica sees them.
+
+Keeps, per booking whose request this replica placed, what is needed to say when its prefill is over and when it has
+ended, and tells the desk. Knows no socket and no plane: times are passed in.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from picker.core.load import PrefillRate
+from picker.serving.seam import End, LogEntry, Responded
+from stateplane.booking import Amount, Booking, Cause, Owner, State
+
+LOG_INTERVAL = 1.0
+"""Seconds between two periodic access log entries of a running request, as the gateway is configured."""
+
+SILENT_INTERVALS = 3
+"""So many intervals without its name in the log, and a request whose stream is over is no longer believed."""
+
+ASSUMED_RATE = 5000.0
+"""Prompt tokens per second of a worker that has not been measured yet."""
+
+LONGEST_PREFILL = 600.0
+"""Seconds after which a prefill counts as over, however slow the worker was measured."""
+
+SEEN_CAP = 20_000
+"""Most bookings of other replicas that one batch of sightings names."""
+
+
+class Desk(Protocol):
+    """What this module asks of the replica's hand in the plane. Nothing waits, nothing raises."""
+
+    def adjust(self, booking_id: str, amount: Amount) -> None:
+        """Set what a booking of ours occupies."""
+        ...
+
+    def serve(self, booking_id: str, worker: str, amount: Amount) -> None:
+        """Move a booking of ours to the endpoint that served."""
+        ...
+
+    def end(self, booking_id: str, cause: Cause) -> None:
+        """End a booking of ours."""
+        ...
+
+    def lose(self, booking_id: str, cause: Cause) -> None:
+        """Let a booking of ours drain."""
+        ...
+
+    def alive(self, booking_ids: Iterable[str]) -> None:
+        """Proof of life."""
+        ...
+
+    def end_foreign(self, booking_id: str, cause: Cause) -> None:
+        """A proven end of anybody's booking."""
+        ...
+
+    def booking(self, booking_id: str) -> Booking | None:
+        """As the view has it."""
+        ...
+
+    @property
+    def owner(self) -> Owner:
+        """Who we are."""
+        ...
+
+
+@dataclass(slots=True)
+class Run:
+    """One request that this replica placed and whose end it has not seen."""
+
+    booking_id: str
+    worker: str
+    prompt_tokens: int
+    uncached_tokens: int
+    blocks: int
+    begun: float
+    last_block: int | None
+    """Hash of the prompt's last full block: once the worker announces it, prefill is over."""
+    alone: bool
+    """No other prefill was booked on the worker: its time then measures the worker's rate."""
+    prefilling: bool = True
+    stream_open: bool = True
+    named: float = 0.0
+    """When the access log last named it; 0: never."""
+    released_at: float = 0.0
+    """When we let go of its stream."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to requests after their pick."""
+
+    prefill_ended_by_event: int = 0
+    prefill_ended_by_body: int = 0
+    prefill_ended_by_time: int = 0
+    moved_to_served: int = 0
+    served_unknown_worker: int = 0
+    ended_by_stream: int = 0
+    ended_by_log: int = 0
+    ended_by_log_for_others: int = 0
+    broken_streams: int = 0
+    silent: int = 0
+    adopted_sightings: int = 0
+    sightings_dropped: int = 0
+    log_entries_unknown: int = 0
+    responses: dict[str, int] = field(default_factory=lambda: {f"{n}xx": 0 for n in range(1, 6)})
+
+
+class Underway:
+    """The requests under way. Every call is cheap; `tick` is called a few times a second."""
+
+    def __init__(self, desk: Desk, *, known: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        self.counts = Counts()
+        self._desk = desk
+        self._known = known
+        self._clock = clock
+        self._runs: dict[str, Run] = {}
+        self._awaited: dict[tuple[str, int], list[str]] = {}
+        self._due: list[tuple[float, str]] = []
+        self._rates: dict[str, PrefillRate] = {}
+        self._loose: OrderedDict[str, None] = OrderedDict()
+        """Runs whose stream we let go of, oldest first."""
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self.log_heard: float | None = None
+        """When an access log entry last named a booking that is ours or known."""
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    # the pick
+
+    def begin(self, run: Run) -> None:
+        """A request was placed."""
+        self._runs[run.booking_id] = run
+        if run.uncached_tokens <= 0:
+            run.prefilling = False
+            return
+        if run.last_block is not None:
+            self._awaited.setdefault((run.worker, run.last_block), []).append(run.booking_id)
+        seconds = self._rates.setdefault(run.worker, PrefillRate()).seconds(run.uncached_tokens)
+        if seconds is None:
+            seconds = run.uncached_tokens / ASSUMED_RATE
+        heapq.heappush(self._due, (run.begun + min(seconds, LONGEST_PREFILL), run.booking_id))
+
+    # prefill
+
+    def stored(self, worker: str, hashes: Sequence[int]) -> None:
+        """The worker announced blocks: the prompts whose last full block is among them are computed."""
+        if not self._awaited:
+            return
+        for value in hashes:
+            for booking_id in self._awaited.pop((worker, value), ()):
+                run = self._runs.get(booking_id)
+                if run is not None and run.prefilling:
+                    self.counts.prefill_ended_by_event += 1
+                    self._prefill_over(run, measured=True)
+
+    def body_seen(self, booking_id: str) -> None:
+        """The first piece of the response's body was seen."""
+        run = self._runs.get(booking_id)
+        if run is not None and run.prefilling:
+            self.counts.prefill_ended_by_body += 1
+            self._prefill_over(run, measured=True)
+
+    def _prefill_over(self, run: Run, *, measured: bool) -> None:
+        self._stop_prefill(run)
+        if measured and run.alone:
+            self._rates.setdefault(run.worker, PrefillRate()).observe(run.uncached_tokens, self._clock() - run.begun)
+        self._desk.adjust(run.booking_id, Amount(0, run.blocks))
+
+    def _stop_prefill(self, run: Run) -> None:
+        if not run.prefilling:
+            return
+        run.prefilling = False
+        if run.last_block is not None:
+            waiting = self._awaited.get((run.worker, run.last_block))
+            if waiting and run.booking_id in waiting:
+                waiting.remove(run.booking_id)
+                if not waiting:
+                    del self._awaited[(run.worker, run.last_block)]
+
+    # the response
+
+    def responded(self, booking_id: str, response: Responded) -> None:
+        """Response headers were seen: who served, and with what status. Prefill never ends here: engines answer at once."""
+        family = f"{response.status // 100}xx"
+        if family in self.counts.responses:
+            self.counts.responses[family] += 1
+        run = self._runs.get(booking_id)
+        if run is None or not response.served:
+            return
+        self._served(run, response.served)
+
+    def _served(self, run: Run, endpoint: str) -> None:
+        if endpoint == run.worker.partition("@")[0]:
+            return
+        if not self._known(endpoint):
+            self.counts.served_unknown_worker += 1
+            return
+        self.counts.moved_to_served += 1
+        was_prefilling = run.prefilling
+        self._stop_prefill(run)
+        run.worker = endpoint
+        run.uncached_tokens = run.prompt_tokens if was_prefilling else 0
+        self._desk.serve(run.booking_id, endpoint, Amount(run.uncached_tokens, run.blocks))
+        if was_prefilling:
+            run.prefilling, run.begun, run.alone = True, self._clock(), False
+            self.begin(run)
+
+    # the end
+
+    def over(self, booking_id: str, end: End) -> None:
+        """The request's stream is over."""
+        run = self._runs.get(booking_id)
+        if run is None:
+            return
+        run.stream_open = False
+        if end in (End.PROVEN, End.HALF_CLOSED):
+            self.counts.ended_by_stream += 1
+            self._forget(run)
+            self._desk.end(booking_id, Cause.ENDED)
+        elif end in (End.CLOSED_BY_US, End.DRAINED):
+            run.released_at = self._clock()
+            self._loose[booking_id] = None
+        else:
+            self.counts.broken_streams += 1
+            self._loose.pop(booking_id, None)
+            run.released_at = self._clock()
+            self._desk.lose(booking_id, Cause.BROKEN)
+
+    def logged(self, entries: Sequence[LogEntry]) -> None:
+        """Access log entries: ends are proof for any replica's booking, periodic ones proof of life."""
+        now = self._clock()
+        for entry in entries:
+            run = self._runs.get(entry.booking_id)
+            if run is not None:
+                self.log_heard = now
+                run.named = now
+                self._own_entry(run, entry)
+                continue
+            booking = self._desk.booking(entry.booking_id)
+            if booking is not None:
+                self.log_heard = now
+            self._other_entry(booking, entry)
+
+    def _own_entry(self, run: Run, entry: LogEntry) -> None:
+        if entry.served and not entry.end:
+            self._served(run, entry.served)
+        if entry.end:
+            self.counts.ended_by_log += 1
+            self._forget(run)
+            self._desk.end(run.booking_id, Cause.LOGGED)
+            return
+        booking = self._desk.booking(run.booking_id)
+        if booking is not None and booking.state is State.DRAINING:
+            self._desk.alive([run.booking_id])
+
+    def _other_entry(self, booking: Booking | None, entry: LogEntry) -> None:
+        if entry.end:
+            if booking is None:
+                self.counts.log_entries_unknown += 1
+            else:
+                self.counts.ended_by_log_for_others += 1
+            self._desk.end_foreign(entry.booking_id, Cause.LOGGED)
+        elif booking is None:
+            self.counts.log_entries_unknown += 1
+        elif booking.state is State.DRAINING:
+            self.counts.adopted_sightings += 1
+            self._desk.alive([entry.booking_id])
+        else:
+            self._seen[entry.booking_id] = None
+            if len(self._seen) > SEEN_CAP:
+                self._seen.popitem(last=False)
+                self.counts.sightings_dropped += 1
+
+    def sightings(self) -> tuple[str, ...]:
+        """Bookings of other replicas seen alive since the last call, to be passed on to their owners."""
+        seen = tuple(self._seen)
+        self._seen.clear()
+        return seen
+
+    def sighted(self, booking_ids: Iterable[str]) -> None:
+        """Another replica's log named bookings of ours."""
+        now = self._clock()
+        for booking_id in booking_ids:
+            run = self._runs.get(booking_id)
+            if run is not None:
+                run.named = now
+
+    def gone(self, booking_id: str) -> None:
+        """The plane says that a booking of ours ended, whoever ended it."""
+        run = self._runs.get(booking_id)
+        if run is not None and not run.stream_open:
+            self._forget(run)
+
+    def worker_left(self, worker: str) -> None:
+        """The worker is no longer in the pool: what we placed there is over."""
+        for run in [run for run in self._runs.values() if run.worker == worker]:
+            self._forget(run)
+            self._desk.end(run.booking_id, Cause.LEFT)
+        self._rates.pop(worker, None)
+
+    def _forget(self, run: Run) -> None:
+        self._stop_prefill(run)
+        self._runs.pop(run.booking_id, None)
+        self._loose.pop(run.booking_id, None)
+
+    # time
+
+    def tick(self, now: float, *, log_expected: bool) -> None:
+        """Let prefills end by their measured time, and stop believing requests that the log no longer names."""
+        while self._due and self._due[0][0] <= now:
+            _, booking_id = heapq.heappop(self._due)
+            run = self._runs.get(booking_id)
+            if run is not None and run.prefilling:
+                self.counts.prefill_ended_by_time += 1
+                self._prefill_over(run, measured=False)
+        patience = LOG_INTERVAL * SILENT_INTERVALS if log_expected else 0.0
+        for booking_id in list(self._loose):
+            run = self._runs[booking_id]
+            if max(run.released_at, run.named) + patience > now:
+                continue
+            self.counts.silent += 1
+            del self._loose[booking_id]
+            self._desk.lose(booking_id, Cause.SILENT)

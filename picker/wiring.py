@@ -1,0 +1,91 @@
+"""From settings to the parts behind a seam: the plane, the sources of peers and workers. Faults become setting errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from discovery.backends import open_peers, open_workers
+from discovery.source import DiscoveryError, PeerSource, WorkerSource
+from picker.settings import Settings, SettingsError
+from stateplane.backends import open_plane
+from stateplane.booking import Owner, Rules
+from stateplane.desk import Desk
+from stateplane.errors import StatePlaneError
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The times that all replicas of the pool must agree on."""
+    plane = settings.plane
+    return Rules(
+        lease=plane.booking_ttl_seconds,
+        heartbeat=plane.heartbeat_seconds,
+        drain=plane.drain_seconds,
+        superseded_drain=plane.superseded_drain_seconds,
+        tombstone=plane.tombstone_seconds,
+    )
+
+
+def _refuse_impossible_modes(settings: Settings) -> None:
+    url = settings.plane.plane_url.get_secret_value()
+    several = bool(settings.discovery.peers or settings.discovery.peer_service)
+    if url.startswith("memory:") and settings.sync != "isolated" and several:
+        raise SettingsError(
+            [
+                "PICKER_PLANE_URL: the memory plane lives inside one process and cannot be shared with peers; "
+                "use redis://host:port, or PICKER_SYNC=isolated"
+            ]
+        )
+    if settings.sync == "atomic":
+        raise SettingsError(["PICKER_SYNC: atomic is not part of this version; use eventual"])
+
+
+def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -> Desk:
+    """This replica's hand in the plane; nothing is connected yet.
+
+    Raises:
+        SettingsError: the URL or the mode cannot be served.
+    """
+    _refuse_impossible_modes(settings)
+    plane = settings.plane
+    try:
+        backend = open_plane(
+            plane.plane_url.get_secret_value(),
+            pool=settings.pool.pool,
+            owner=owner,
+            rules=rules_of(settings),
+            timeout=plane.plane_timeout_seconds,
+            password_file=plane.plane_password_file,
+        )
+    except StatePlaneError as error:
+        raise SettingsError([f"PICKER_PLANE_URL: {error}"]) from error
+    mode = "isolated" if settings.sync == "isolated" else "eventual"
+    return Desk(backend, owner=owner, rules=rules_of(settings), mode=mode, outbox=plane.plane_outbox, clock=clock)
+
+
+def open_worker_source(settings: Settings) -> WorkerSource:
+    """Where workers come from.
+
+    Raises:
+        SettingsError: no source is set.
+    """
+    if settings.discovery.workers_file is None:
+        raise SettingsError(["PICKER_WORKERS_FILE: not set, and there is no other source of workers in this version"])
+    return open_workers(file=settings.discovery.workers_file)
+
+
+def open_peer_source(settings: Settings) -> PeerSource:
+    """Where peers come from.
+
+    Raises:
+        SettingsError: an address is wrong.
+    """
+    discovery = settings.discovery
+    try:
+        return open_peers(
+            static=discovery.peers,
+            service=discovery.peer_service,
+            dns_server=discovery.dns_server,
+            refresh_seconds=discovery.dns_refresh_seconds,
+        )
+    except DiscoveryError as error:
+        raise SettingsError([f"PICKER_PEERS, PICKER_PEER_SERVICE or PICKER_DNS_SERVER: {error}"]) from error

@@ -1,0 +1,207 @@
+"""The workers of the pool, as discovery names them, and the last report of each.
+
+One address may carry several workers, one per data-parallel rank: they share one scrape. Listeners hear of workers that
+join and leave and of fresh reports, in the order in which it happens, from the event loop's thread; what they raise
+reaches the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from picker.core.load import Report
+from picker.core.worker import worker_name
+
+
+class Endpoint(Protocol):
+    """What discovery says of one worker."""
+
+    @property
+    def address(self) -> str:
+        """``host:port``; IPv6 hosts in brackets."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """Data-parallel rank."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The pod's labels, or those of the file."""
+        ...
+
+
+@dataclass(slots=True)
+class Record:
+    """One worker, and what its scrapes brought. For reading; only the registry writes."""
+
+    name: str
+    address: str
+    rank: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    report: Report | None = None
+    """The last good one, however old."""
+    ok: bool | None = None
+    """Whether the last scrape succeeded; None before the first."""
+    failures: int = 0
+    """Scrapes that failed since the last good one."""
+    error: str = ""
+    """Why the last scrape failed; empty if it did not."""
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the engine said, when last heard, that it sleeps. Silence does not wake it."""
+        return self.report is not None and not self.report.routable
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to the set of workers and to what scrapes brought."""
+
+    joined: int = 0
+    left: int = 0
+    ranks_missing: int = 0
+    """Pages that did not speak of a rank which discovery names at that address."""
+    ranks_unnamed: int = 0
+    """Ranks on a page that discovery does not name at that address: their load is not seen."""
+
+
+class Registry:
+    """The set of known workers; always the last one that discovery gave, whole."""
+
+    def __init__(self, *, stale_seconds: float = 5.0) -> None:
+        self.counts = Counts()
+        self._stale = stale_seconds
+        self._records: dict[str, Record] = {}
+        self._by_address: dict[str, dict[int, Record]] = {}
+        self._names: tuple[str, ...] = ()
+        self._awake: tuple[str, ...] = ()
+        self._told = False
+        self._joined: list[Callable[[str], None]] = []
+        self._left: list[Callable[[str], None]] = []
+        self._reported: list[Callable[[str, Report], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, worker: str) -> bool:
+        return worker in self._records
+
+    @property
+    def told(self) -> bool:
+        """Whether discovery has given a set yet, be it empty."""
+        return self._told
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All workers, sorted by name: the same order in every replica."""
+        return self._names
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All addresses, each once."""
+        return tuple(self._by_address)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All records, in the order of `names`."""
+        return tuple(self._records[name] for name in self._names)
+
+    def record(self, worker: str) -> Record | None:
+        """What is known of a worker; None for one that is not in the pool."""
+        return self._records.get(worker)
+
+    def report(self, worker: str, now: float) -> Report | None:
+        """The worker's last report, if it is fresh."""
+        record = self._records.get(worker)
+        report = None if record is None else record.report
+        return report if report is not None and now - report.ended <= self._stale else None
+
+    def routable(self, now: float) -> tuple[str, ...]:
+        """Workers that requests may be sent to: those not known to sleep, in the order of `names`."""
+        return self._awake
+
+    def listen(
+        self,
+        *,
+        joined: Callable[[str], None] | None = None,
+        left: Callable[[str], None] | None = None,
+        reported: Callable[[str, Report], None] | None = None,
+    ) -> None:
+        """Hear of workers that join or leave from now on, and of every good report."""
+        self._joined += [joined] if joined else []
+        self._left += [left] if left else []
+        self._reported += [reported] if reported else []
+
+    def update(self, endpoints: Iterable[Endpoint]) -> None:
+        """Take over the whole set. Those gone are told first; a worker that only changed its labels stays."""
+        wanted = {worker_name(endpoint.address, endpoint.rank): endpoint for endpoint in endpoints}
+        self._told = True
+        gone = [name for name in self._names if name not in wanted]
+        new = sorted(name for name in wanted if name not in self._records)
+        for name in gone:
+            self._take_out(name)
+        for name, endpoint in wanted.items():
+            if name in self._records:
+                self._records[name].labels = dict(endpoint.labels)
+        for name in new:
+            self._put_in(name, wanted[name])
+        self._names = tuple(sorted(self._records))
+        self._refresh_awake()
+        self.counts.left += len(gone)
+        self.counts.joined += len(new)
+        for name in gone:
+            for left in self._left:
+                left(name)
+        for name in new:
+            for joined in self._joined:
+                joined(name)
+
+    def heard(self, address: str, reports: Mapping[int, Report]) -> None:
+        """A scrape of that address brought these reports, by rank. One that left meanwhile is ignored."""
+        records = self._by_address.get(address, {})
+        if len(records) == len(reports) == 1:
+            # one process, one worker: whatever rank it calls itself, it is the one that is meant
+            reports = dict(zip(records, reports.values(), strict=True))
+        self.counts.ranks_unnamed += sum(rank not in records for rank in reports) if records else 0
+        for rank, record in list(records.items()):
+            report = reports.get(rank)
+            if report is None:
+                self.counts.ranks_missing += 1
+                _failed(record, f"its metrics page does not speak of rank {rank}")
+                continue
+            was_asleep = record.asleep
+            record.report, record.ok, record.failures, record.error = report, True, 0, ""
+            if record.asleep != was_asleep:
+                self._refresh_awake()
+            for reported in self._reported:
+                reported(record.name, report)
+
+    def unheard(self, address: str, error: str) -> None:
+        """A scrape of that address failed; the last good report stays until it is stale."""
+        for record in self._by_address.get(address, {}).values():
+            _failed(record, error)
+
+    def _put_in(self, name: str, endpoint: Endpoint) -> None:
+        record = Record(name, endpoint.address, endpoint.rank, dict(endpoint.labels))
+        self._records[name] = record
+        self._by_address.setdefault(endpoint.address, {})[endpoint.rank] = record
+
+    def _take_out(self, name: str) -> None:
+        record = self._records.pop(name)
+        ranks = self._by_address[record.address]
+        del ranks[record.rank]
+        if not ranks:
+            del self._by_address[record.address]
+
+    def _refresh_awake(self) -> None:
+        self._awake = tuple(name for name in self._names if not self._records[name].asleep)
+
+
+def _failed(record: Record, error: str) -> None:
+    record.ok = False
+    record.failures += 1
+    record.error = error

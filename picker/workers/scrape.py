@@ -1,0 +1,190 @@
+"""Asks every worker's ``/metrics`` again and again.
+
+Each address has a loop of its own, begun at a random moment and jittered, so that scrapes spread evenly and replicas do
+not beat together. Scrapes in flight are bounded in two lanes: addresses that were slow or failed use the smaller one, and those
+that fail are asked less often, so that however many hang, those that answer are not delayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aiohttp
+import structlog
+
+from picker.settings import WorkerSettings
+from picker.workers.reading import Reading, Unreadable, read
+from picker.workers.registry import Registry
+
+log = structlog.get_logger(__name__)
+
+JITTER = 0.1
+"""Part of the interval by which a scrape comes earlier or later."""
+
+SLOWEST = 8
+"""An address that keeps failing is asked at most so many times less often."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Scrapes and what became of them."""
+
+    scrapes: int = 0
+    good: int = 0
+    timeouts: int = 0
+    unreachable: int = 0
+    refused: int = 0
+    """Answers other than 200, redirects among them: they are never followed."""
+    too_large: int = 0
+    unreadable: int = 0
+    unexpected: int = 0
+    """Failures of our own in reading a page; logged."""
+    faults: int = 0
+    """Wanted lines or values on otherwise good pages that could not be used."""
+
+
+class ScrapeError(Exception):
+    """A scrape brought nothing: ``kind`` names the counter, the text says what happened."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Scraper:
+    """Keeps the registry's reports fresh while `run` runs."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: WorkerSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._session: aiohttp.ClientSession | None = None
+        suspects = max(1, settings.scrape_parallel // 4)
+        self._healthy = asyncio.Semaphore(max(1, settings.scrape_parallel - suspects))
+        self._suspect = asyncio.Semaphore(suspects)
+        registry.listen(joined=self._changed, left=self._changed)
+
+    async def run(self) -> None:
+        """Scrape until cancelled."""
+        timeout = aiohttp.ClientTimeout(total=self._settings.scrape_timeout_seconds)
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=max(15.0, 2 * self._settings.scrape_seconds)
+        )
+        async with (
+            aiohttp.ClientSession(
+                connector=connector,
+                timeout=timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,  # a small answer must not unpack into a large one
+                headers={"Accept-Encoding": "identity", "Accept": "text/plain"},
+            ) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            self._session, self._group = session, group
+            try:
+                self._changed("")
+                await asyncio.Event().wait()
+            finally:
+                self._session = self._group = None
+                self._loops.clear()
+
+    def _changed(self, _worker: str) -> None:
+        """Begin loops for new addresses, end those of addresses that left."""
+        if self._group is None:
+            return
+        addresses = set(self._registry.addresses)
+        for address in self._loops.keys() - addresses:
+            self._loops.pop(address).cancel()
+        for address in addresses - self._loops.keys():
+            self._loops[address] = self._group.create_task(self._loop(address), name=f"scrape {address}")
+
+    async def _loop(self, address: str) -> None:
+        await asyncio.sleep(self._rng.random() * self._settings.scrape_seconds)
+        failures, slow = 0, False
+        while True:
+            begun = self._clock()
+            async with self._suspect if failures or slow else self._healthy:
+                asked = self._clock()
+                failures = 0 if await self._scrape(address, failures) else failures + 1
+            slow = self._clock() - asked > self._settings.scrape_timeout_seconds / 2
+            every = self._settings.scrape_seconds * min(1 << min(failures, 10), SLOWEST)
+            due = begun + every * self._rng.uniform(1 - JITTER, 1 + JITTER)
+            await asyncio.sleep(max(due - self._clock(), 0.0))
+
+    async def _scrape(self, address: str, failures: int) -> bool:
+        """One scrape; whether it brought a report."""
+        self.counts.scrapes += 1
+        try:
+            reading = await self._ask(address)
+        except ScrapeError as error:
+            setattr(self.counts, error.kind, getattr(self.counts, error.kind) + 1)
+            self._registry.unheard(address, str(error))
+            if not failures:
+                log.warning("worker does not report", worker=address, error=str(error))
+            return False
+        self.counts.good += 1
+        self.counts.faults += reading.faults
+        self._registry.heard(address, reading.reports)
+        if failures:
+            log.info("worker reports again", worker=address, after_failures=failures)
+        return True
+
+    async def _ask(self, address: str) -> Reading:
+        """Fetch and read one page.
+
+        Raises:
+            ScrapeError: whatever went wrong.
+        """
+        try:
+            begun = self._clock()
+            page = await self._fetch(
+                f"{self._settings.metrics_scheme}://{address}{self._settings.metrics_path}"
+            )
+            usage = self._settings.kv_cache_usage_percentage_metric
+            reading = read(page, begun=begun, ended=self._clock(), usage_metric=usage)
+        except ScrapeError:
+            raise
+        except TimeoutError:
+            raise ScrapeError(
+                "timeouts", f"no answer in {self._settings.scrape_timeout_seconds:g} s"
+            ) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ScrapeError("unreachable", f"{type(error).__name__}: {error}"[:200]) from None
+        except Exception as error:  # no worker's page may end the replica
+            log.exception("reading a metrics page failed", worker=address)
+            raise ScrapeError("unexpected", f"{type(error).__name__}: {error}"[:200]) from None
+        if isinstance(reading, Unreadable):
+            raise ScrapeError("unreadable", reading.reason)
+        return reading
+
+    async def _fetch(self, url: str) -> bytes:
+        assert self._session is not None, "scrapes happen inside run"
+        most = self._settings.scrape_max_bytes
+        async with self._session.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise ScrapeError("refused", f"it answered {response.status}")
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding.lower() != "identity":
+                raise ScrapeError("refused", f"it answered in {encoding[:20]!r}, which was not asked for")
+            page = bytearray()
+            async for chunk in response.content.iter_any():
+                page += chunk
+                if len(page) > most:
+                    response.close()
+                    raise ScrapeError("too_large", f"its metrics page is larger than {most} bytes")
+            return bytes(page)

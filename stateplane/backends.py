@@ -1,0 +1,67 @@
+"""The table of backends, and the one way to open a plane: by URL.
+
+A backend's module, and with it the driver that it needs, is imported when a URL first names it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+from stateplane.booking import Owner, Rules
+from stateplane.errors import BackendUnknownError, PlaneRefusedError
+from stateplane.plane import StatePlane
+
+BACKENDS: dict[str, tuple[str, str]] = {
+    "memory": ("stateplane.memory", ""),
+    "redis": ("stateplane.redis", "redis"),
+    "rediss": ("stateplane.redis", "redis"),
+}
+"""URL scheme -> module with an ``open_url`` and the package that it needs."""
+
+Opener = Callable[..., StatePlane]
+
+
+def scheme_of(url: str) -> str:
+    """The scheme of a plane's URL. Raises BackendUnknownError, with a text that never holds the URL's password."""
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in BACKENDS:
+        known = ", ".join(f"{name}://" for name in BACKENDS)
+        told = f"the scheme {scheme[:20]!r}" if separator else "no scheme"
+        raise BackendUnknownError(f"the plane's URL has {told}; known are {known}")
+    return scheme
+
+
+def open_plane(
+    url: str,
+    *,
+    pool: str,
+    owner: Owner,
+    rules: Rules,
+    timeout: float = 0.25,
+    password_file: Path | None = None,
+) -> StatePlane:
+    """Make the plane that ``url`` names; nothing is connected before its ``start``.
+
+    ``timeout`` is the deadline of each call in seconds; ``password_file`` is read at each connection. Raises
+    BackendUnknownError for an unknown scheme or a missing package, PlaneRefusedError for a URL that cannot be read.
+    """
+    scheme = scheme_of(url)
+    module, package = BACKENDS[scheme]
+    try:
+        opener = cast("Opener", importlib.import_module(module).open_url)
+    except ModuleNotFoundError as error:
+        raise BackendUnknownError(
+            f"{scheme}:// needs the package {package or error.name!r}: pip install {package or error.name}"
+        ) from error
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise PlaneRefusedError(
+            f"the plane's URL ({scheme}://...) cannot be read: its host or port is malformed"
+        ) from error
+    return opener(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)

@@ -1,0 +1,82 @@
+"""This replica's own word, laid over its view until the plane's feed has brought the same. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from stateplane.booking import Booking, Version
+from stateplane.view import View
+
+
+class Overlay:
+    """Keeps each own word in the view until the view has reached the version at which the plane took it in.
+
+    An answer arrives before the change that it caused: without this, a booking would vanish in between, and an ended
+    one come back. At most ``capacity`` words wait; past it the oldest is let go.
+    """
+
+    def __init__(self, view: View, *, capacity: int) -> None:
+        self._view = view
+        self._capacity = capacity
+        self._waiting: OrderedDict[str, Version] = OrderedDict()
+        self._unversioned: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, booking_id: str) -> bool:
+        return booking_id in self._waiting or booking_id in self._unversioned
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._unversioned)
+
+    def lay(self, booking: Booking, now: float) -> None:
+        """Count this until told otherwise."""
+        self._drop(booking.id)
+        self._view.lay(booking, now)
+
+    def hide(self, booking_id: str, now: float) -> None:
+        """Count nothing for this id until told otherwise."""
+        self._drop(booking_id)
+        self._view.hide(booking_id, now)
+
+    def lift(self, booking_id: str, now: float) -> None:
+        """The plane's word counts at once."""
+        self._drop(booking_id)
+        self._view.lift(booking_id, now)
+
+    def lift_at(self, booking_id: str, version: Version | None, now: float) -> None:
+        """The plane's word counts once the view has reached that version; None: what the next heartbeat says."""
+        self._drop(booking_id)
+        if not self._view.laid(booking_id):
+            return
+        if version is None:
+            self._unversioned[booking_id] = None
+        else:
+            self._waiting[booking_id] = version
+        self.caught_up(now)
+
+    def beat(self, version: Version, now: float) -> None:
+        """A heartbeat was answered: what was answered before it is in the plane by that version."""
+        for booking_id in self._unversioned:
+            self._waiting[booking_id] = version
+        self._unversioned.clear()
+        self.caught_up(now)
+
+    def caught_up(self, now: float) -> None:
+        """The view moved on: let go of every word that it has reached."""
+        version = self._view.version
+        while self._waiting:
+            booking_id, awaited = next(iter(self._waiting.items()))
+            if awaited > version:
+                break
+            del self._waiting[booking_id]
+            if awaited.epoch < version.epoch and self._view.hidden(booking_id):
+                self._view.forget(booking_id, now)
+            self._view.lift(booking_id, now)
+        while len(self) > self._capacity:
+            oldest, _ = (self._waiting or self._unversioned).popitem(last=False)
+            if self._view.hidden(oldest):
+                self._view.discard(oldest, now)
+            self._view.lift(oldest, now)
+
+    def _drop(self, booking_id: str) -> None:
+        self._waiting.pop(booking_id, None)
+        self._unversioned.pop(booking_id, None)

@@ -1,0 +1,176 @@
+"""The admin port: who may read what, and what the pages say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from picker.admin.journal import Journal
+from picker.admin.metrics import LABEL_CAP, Metrics
+from picker.admin.server import AdminServer, Pages
+from picker.settings import AdminSettings
+
+
+@dataclass
+class Counts:
+    dropped: int = 3
+    by_reason: dict[str, int] = field(default_factory=lambda: {"slow": 2})
+
+
+@dataclass(frozen=True)
+class Shown:
+    name: str
+
+    def shown(self) -> dict[str, object]:
+        return {"name": self.name}
+
+
+def pages(**changed: object) -> Pages:
+    level = {"name": "info"}
+    values: dict[str, object] = {
+        "metrics": lambda: b"m 1\n",
+        "ready": lambda: (True, {}),
+        "status": lambda: {"replica": "a"},
+        "bookings": lambda: {"version": 1, "bookings": []},
+        "why": lambda name: [{"worker": "w"}] if name == "known" else [],
+        "log_level": lambda: level["name"],
+        "set_log_level": lambda name: level.update(name=name),
+    }
+    return Pages(**(values | changed))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def admin(token: str = "", **changed: object) -> AsyncIterator[str]:
+    server = AdminServer(
+        AdminSettings(admin_host="127.0.0.1", metrics_port=0, admin_token=token), pages(**changed)
+    )
+    await server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        await server.stop()
+
+
+async def test_status_answers_on_loopback_and_why_knows_only_what_it_remembers() -> None:
+    async with admin() as url, aiohttp.ClientSession() as http:
+        async with http.get(f"{url}/status.json") as answer:
+            assert (await answer.json()) == {"replica": "a"}
+        async with http.get(f"{url}/why/known") as answer:
+            assert (await answer.json())["decisions"] == [{"worker": "w"}]
+        async with http.get(f"{url}/why/unknown") as answer:
+            assert answer.status == 404
+
+
+async def test_a_foreign_host_name_over_loopback_is_refused() -> None:
+    async with admin() as url, aiohttp.ClientSession() as http:
+        for page in ("/status.json", "/bookings.json", "/why/known", "/loglevel"):
+            async with http.get(url + page, headers={"Host": "evil.example"}) as answer:
+                assert answer.status == 403
+        async with http.get(f"{url}/metrics", headers={"Host": "evil.example"}) as answer:
+            assert answer.status == 200
+
+
+async def test_with_a_token_set_only_the_token_opens_the_pages() -> None:
+    async with admin(token="s3cret") as url, aiohttp.ClientSession() as http:
+        for header, status in (
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": "Bearer s3cret"}, 200),
+        ):
+            async with http.get(f"{url}/status.json", headers=header) as answer:
+                assert answer.status == status
+        for open_page in ("/metrics", "/healthz", "/readyz"):
+            async with http.get(url + open_page) as answer:
+                assert answer.status == 200
+
+
+async def test_readyz_says_what_is_waited_for() -> None:
+    async with (
+        admin(ready=lambda: (False, {"waiting_for": ["plane"]})) as url,
+        aiohttp.ClientSession() as http,http.get(f"{url}/readyz") as answer
+    ):
+        assert answer.status == 503
+        assert (await answer.json())["waiting_for"] == ["plane"]
+
+
+async def test_the_log_level_changes_only_by_a_json_post() -> None:
+    async with admin() as url, aiohttp.ClientSession() as http:
+        async with http.post(f"{url}/loglevel", data={"level": "debug"}) as answer:
+            assert answer.status == 415
+        async with http.post(f"{url}/loglevel", json={"level": "shout"}) as answer:
+            assert answer.status == 400
+        async with http.post(f"{url}/loglevel", json=[1]) as answer:
+            assert answer.status == 400
+        async with http.post(f"{url}/loglevel", json={"level": "debug"}) as answer:
+            assert answer.status == 200
+        async with http.get(f"{url}/loglevel") as answer:
+            assert (await answer.json())["level"] == "debug"
+
+
+def test_the_journal_finds_by_booking_and_by_request_and_stays_bounded() -> None:
+    journal = Journal(3)
+    for number in range(5):
+        journal.note(f"b{number}", "same", Shown(f"b{number}"))
+    assert journal.why("b0") == []
+    assert [decision["name"] for decision in journal.why("same")] == ["b4", "b3", "b2"]
+    assert journal.why("b4") == [{"name": "b4"}]
+    journal.note("b5", "x" * 10_000, Shown("b5"))
+    assert journal.why("x" * 10_000) == []
+
+
+def test_a_journal_of_none_keeps_none() -> None:
+    journal = Journal(0)
+    journal.note("b", "r", Shown("b"))
+    assert journal.why("b") == []
+
+
+def gathered(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.page().decode())
+        for sample in family.samples
+    }
+
+
+def test_metrics_hold_the_fields_names_and_the_parts_counts() -> None:
+    metrics = Metrics()
+    try:
+        metrics.gather(
+            counts={"events": Counts},
+            gauges=lambda: {"ready": 1.0},
+            workers=lambda: {"booked_requests": {"w:1": 2.0}},
+            pool_size=lambda: 4,
+            scrapes=lambda: {"w:1": True},
+        )
+        metrics.picked("hit", 0.002)
+        metrics.refused("no_endpoints")
+        found = gathered(metrics)
+    finally:
+        metrics.close()
+    assert found["endpoint_picker_requests_total", (("result", "hit"),)] == 1
+    assert found["endpoint_picker_decision_duration_seconds_count", ()] == 1
+    assert found["endpoint_picker_pool_size", ()] == 4
+    assert found["endpoint_picker_scrape_success", (("worker", "w:1"),)] == 1
+    assert found["picker_worker_booked_requests", (("worker", "w:1"),)] == 2
+    assert found["picker_events_dropped_total", ()] == 3
+    assert found["picker_events_by_reason_total", (("reason", "slow"),)] == 2
+    assert found["picker_refused_total", (("code", "no_endpoints"),)] == 1
+    assert found["picker_ready", ()] == 1
+
+
+def test_the_worker_label_is_bounded_and_the_rest_is_summed() -> None:
+    metrics = Metrics()
+    try:
+        many = {f"w:{n}": 1.0 for n in range(LABEL_CAP + 7)}
+        metrics.gather(
+            counts={}, gauges=dict, workers=lambda: {"booked_requests": many}, pool_size=int, scrapes=dict
+        )
+        found = gathered(metrics)
+    finally:
+        metrics.close()
+    assert found["picker_worker_booked_requests", (("worker", "other"),)] == 7
+    assert sum(1 for name, _ in found if name == "picker_worker_booked_requests") == LABEL_CAP + 1

@@ -1,0 +1,56 @@
+"""The shape of a local cluster: what cannot be is refused with the reason; the ports file has one form."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from picker.cli.up import command
+from picker.sim.cluster import Cluster, Layout, LayoutError
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        (Layout(plane="memory", replicas=2), "one process only, so not by 2 replicas"),
+        (Layout(plane="nats"), "--plane redis"),
+        (Layout(replicas=0), "at least one replica"),
+        (Layout(workers=0), "one worker"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_with_the_reason(layout: Layout, reason: str) -> None:
+    with pytest.raises(LayoutError, match=reason):
+        Cluster(layout)
+
+
+def test_one_replica_may_use_the_memory_plane(tmp_path: Path) -> None:
+    assert Cluster(Layout(plane="memory", replicas=1), logs=tmp_path).plane_url == "memory://"
+
+
+@pytest.mark.parametrize("arguments", [["--plane", "memory"], ["--plane", "nats"], ["--plane", "etcd"]])
+def test_the_command_refuses_a_bad_plane_without_a_traceback(arguments: list[str]) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert "plane" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_no_two_parts_share_a_port_and_all_are_on_loopback(tmp_path: Path) -> None:
+    cluster = Cluster(Layout(replicas=5, workers=8), logs=tmp_path)
+    addresses = [cluster.nats, cluster.valkey, cluster.envoy, cluster.round_robin, cluster.envoy_admin]
+    for replica in cluster.replicas:
+        addresses += [replica.extproc, replica.health, replica.admin]
+    for worker in cluster.workers:
+        addresses += [worker.address, worker.bridge_admin]
+        addresses += [worker.events.removeprefix("tcp://"), worker.replay.removeprefix("tcp://")]
+    assert len(set(addresses)) == len(addresses)
+    assert all(address.startswith("127.0.0.1:") for address in addresses)
+
+
+def test_the_workers_file_is_replaced_in_one_step_and_holds_the_pool(tmp_path: Path) -> None:
+    cluster = Cluster(Layout(workers=2), logs=tmp_path)
+    cluster.set_workers([worker.address for worker in cluster.workers])
+    listing = json.loads(cluster.workers_file.read_text())
+    assert [each["address"] for each in listing["workers"]] == [worker.address for worker in cluster.workers]
+    assert [file.name for file in tmp_path.iterdir()] == ["workers.json"]

@@ -1,0 +1,96 @@
+"""The gateway's configuration: what a lost replica needs stands in it, and the real Envoy accepts it."""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from picker.sim.envoy import PICKERS, BodyMode, Listener, envoy_config
+
+
+def cluster_of(config: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in config["static_resources"]["clusters"] if each["name"] == name)
+
+
+def filters_of(config: dict[str, Any], number: int = 0) -> list[dict[str, Any]]:
+    listener = config["static_resources"]["listeners"][number]
+    connections = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    filters: list[dict[str, Any]] = connections["http_filters"]
+    return filters
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_real_envoy_accepts_every_pair_of_body_modes(tls: bool, tmp_path: Path) -> None:
+    modes: tuple[BodyMode, ...] = get_args(BodyMode)
+    listeners = [
+        Listener(f"{ask}-{answer}", 20_000 + number, request_body_mode=ask, response_body_mode=answer)
+        for number, (ask, answer) in enumerate(itertools.product(modes, modes))
+    ]
+    listeners.append(Listener("plain", 21_000, ext_proc=False))
+    listeners.append(Listener("skip", 21_001, response_trailers="SKIP", retries=1))
+    config = envoy_config(
+        listeners,
+        ["127.0.0.1:9002", "[::1]:9002"],
+        19_000,
+        workers=["127.0.0.1:8000"],
+        tls=tls,
+        health_check="tcp",
+    )
+    file = tmp_path / "envoy.json"
+    file.write_text(json.dumps(config))
+    envoy = Path(sys.executable).parent / "envoy"
+    done = subprocess.run(
+        [envoy, "--mode", "validate", "-c", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_lost_replica_is_met_by_health_check_outlier_detection_and_a_retry_that_envoy_obeys() -> None:
+    config = envoy_config([Listener("pool", 8080)], ["127.0.0.1:9002", "127.0.0.1:9012"], 19_000)
+    pickers = cluster_of(config, PICKERS)
+    (check,) = pickers["health_checks"]
+    assert check["interval"] == check["no_traffic_interval"] == "1s"
+    assert check["unhealthy_threshold"] == check["healthy_threshold"] == 1
+    assert pickers["outlier_detection"]["consecutive_local_origin_failure"] == 1
+    assert pickers["outlier_detection"]["split_external_local_origin_errors"] is True
+    assert pickers["common_lb_config"]["healthy_panic_threshold"]["value"] == 0
+    service = filters_of(config)[0]["typed_config"]["grpc_service"]
+    assert "unavailable" in service["retry_policy"]["retry_on"]
+    assert "retry_policy" not in service["envoy_grpc"]
+
+
+def test_a_listener_without_a_picker_has_neither_filter_nor_access_log() -> None:
+    config = envoy_config([Listener("plain", 8080, ext_proc=False)], [], 19_000, workers=["127.0.0.1:8000"])
+    assert [each["name"] for each in filters_of(config)] == ["envoy.filters.http.router"]
+    assert "access_log" not in json.dumps(config)
+    assert [each["name"] for each in config["static_resources"]["clusters"]] == ["workers"]
+
+
+def test_buffers_hold_the_largest_body_that_a_picker_reads() -> None:
+    config = envoy_config([Listener("pool", 8080)], ["127.0.0.1:9002"], 19_000)
+    resources = config["static_resources"]
+    for part in [*resources["listeners"], *resources["clusters"]]:
+        assert part["per_connection_buffer_limit_bytes"] >= 32 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("listener", "pickers", "names"),
+    [
+        (Listener("a", 1), [], "no picker address"),
+        (Listener("b", 1, ext_proc=False), ["127.0.0.1:1"], "no worker"),
+        (
+            Listener("c", 1, response_body_mode="FULL_DUPLEX_STREAMED", response_trailers="SKIP"),
+            ["127.0.0.1:1"],
+            "trailers SEND",
+        ),
+    ],
+)
+def test_what_could_not_serve_is_refused_with_the_listeners_name(
+    listener: Listener, pickers: list[str], names: str
+) -> None:
+    with pytest.raises(ValueError, match=f"{listener.name}.*{names}"):
+        envoy_config([listener], pickers, 19_000)
