@@ -54,15 +54,17 @@ class Replica:
 
     def __init__(self, settings: Settings) -> None:
         name = settings.pool.replica_name or f"picker-{secrets.token_hex(3)}"
-        settings = settings.model_copy(update={"pool": settings.pool.model_copy(update={"replica_name": name})})
+        settings = settings.model_copy(
+            update={"pool": settings.pool.model_copy(update={"replica_name": name})}
+        )
         self.settings = settings
         clock = time.monotonic
         self.owner = Owner(name, secrets.token_hex(4))
         self.metrics = Metrics()
         self.journal = Journal(settings.admin.why_keep)
         self.index = PrefixIndex()
-        self.registry = Registry(settings.workers)
-        self.scraper = Scraper(settings.workers, self.registry, clock=clock)
+        self.registry = Registry(stale_seconds=settings.workers.report_stale_seconds)
+        self.scraper = Scraper(self.registry, settings.workers, clock=clock)
         self.pool = WorkerPool(self.registry, block_size=settings.price.block_size)
         self.tokens = Tokens(settings.requests)
         self.desk = open_desk(settings, self.owner, clock=clock)
@@ -91,7 +93,6 @@ class Replica:
         self.status = Status(self, started=time.time(), clock=clock)
         self.admin = AdminServer(settings.admin, self._pages())
         self.desk.view.listen(self.pool.booked)
-        self.desk.on_gone(self.underway.gone)
         self.registry.listen(joined=self._joined, left=self._left)
         self._clock = clock
         self._stop = asyncio.Event()
@@ -112,7 +113,7 @@ class Replica:
             gauges=self.status.gauges,
             workers=self.status.worker_gauges,
             pool_size=lambda: len(self.registry.names),
-            scrapes=self.scraper.successes,
+            scrapes=self.status.scrapes,
         )
         return Pages(
             metrics=self.metrics.page,
@@ -193,7 +194,9 @@ class Replica:
     def _fault(self, done: set[asyncio.Task[Any]]) -> int:
         for task in done:
             error = task.exception()
-            log.error("a task that must not end has ended", task=task.get_name(), error=repr(error), exc_info=error)
+            log.error(
+                "a task that must not end has ended", task=task.get_name(), error=repr(error), exc_info=error
+            )
         return 1
 
     async def _follow_workers(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import structlog
@@ -39,24 +39,27 @@ POOL_WIDE = (
 
 def settings_digest(settings: Settings) -> str:
     """Sixteen hexadecimal digits that are equal where all pool-wide settings are."""
-    values = {f"{part}.{name}": getattr(getattr(settings, part), name) for part, names in POOL_WIDE for name in names}
+    values = {
+        f"{part}.{name}": getattr(getattr(settings, part), name)
+        for part, names in POOL_WIDE
+        for name in names
+    }
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 class Members(Protocol):
     """What this module asks of the replica's hand in the plane."""
 
-    info: MutableMapping[str, str]
+    def publish(self, **info: str) -> None:
+        """Say this of this replica from the next heartbeat on."""
+        ...
 
     @property
     def members(self) -> Sequence[Member]:
         """All members, this one included."""
         ...
 
-    @property
-    def owner(self) -> Owner:
-        """Who we are."""
-        ...
+    owner: Owner
 
 
 class Membership:
@@ -79,7 +82,7 @@ class Membership:
         """Numbers the batches: the same ids named again are news."""
         self._heard: dict[Owner, str] = {}
         self._differing: frozenset[str] = frozenset()
-        desk.info.update(schema=str(SCHEMA), digest=self._digest, log="0", seen="")
+        desk.publish(schema=str(SCHEMA), digest=self._digest, log="0", seen="")
 
     def hold(self) -> Literal["headers", "response"]:
         """Until when a stream is held: without a log that tells ends, only the stream itself can."""
@@ -101,13 +104,13 @@ class Membership:
         """Refresh what we say, and take in what the others say."""
         heard = self._underway.log_heard
         mine = heard is not None and now - heard < LOG_MEMORY
-        self._desk.info["log"] = "1" if mine else "0"
+        self._desk.publish(log="1" if mine else "0")
         if now - self._sighted_at >= SIGHTING_SECONDS:
             self._sighted_at = now
             fresh = self._underway.sightings()
             # two batches overlap, so that a heartbeat between them misses none
             self._batch += 1
-            self._desk.info["seen"] = f"{self._batch}|" + ",".join((*self._last_sightings, *fresh))
+            self._desk.publish(seen=f"{self._batch}|" + ",".join((*self._last_sightings, *fresh)))
             self._last_sightings = fresh
         members = self._desk.members
         if mine or any(member.info.get("log") == "1" for member in members):
@@ -130,5 +133,7 @@ class Membership:
             owner.name for owner, info in others.items() if info.get("digest", self._digest) != self._digest
         )
         if differing - self._differing:
-            log.error("members run with other pool-wide settings", members=sorted(differing), digest=self._digest)
+            log.error(
+                "members run with other pool-wide settings", members=sorted(differing), digest=self._digest
+            )
         self._differing = differing

@@ -28,6 +28,7 @@ from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Res
 from picker.settings import Settings
 from picker.underway import Run, Underway
 from stateplane.booking import Amount, Booking
+from stateplane.view import View
 
 RANK_HEADER = "x-data-parallel-host-rank"
 BYTES_PER_TOKEN = 4
@@ -40,20 +41,14 @@ SHOWN_REASONS = 16
 class Bookings(Protocol):
     """What a pick asks of the replica's hand in the plane."""
 
+    view: View
+
     def new_id(self) -> str:
         """A fresh booking id."""
         ...
 
     def book(self, booking_id: str, *, key: str, worker: str, amount: Amount, now: float) -> Booking:
         """Record the booking at once and tell the plane."""
-        ...
-
-    def load(self, worker: str) -> Amount:
-        """What all replicas together have booked on the worker, as far as is known."""
-        ...
-
-    def attempts(self, key: str) -> Sequence[Booking]:
-        """Earlier bookings of the same request that are still known."""
         ...
 
 
@@ -191,7 +186,7 @@ class Picking:
         return self._booked(request, ask, prompt, choice, began)
 
     def _candidate(self, name: str, matches: Sequence[Match], now: float) -> Candidate:
-        booked = self._bookings.load(name)
+        booked = self._bookings.view.load(name)
         return Candidate(
             name,
             Load(booked.prefill_tokens, booked.blocks, booked.requests),
@@ -208,7 +203,7 @@ class Picking:
             settings.pool.pool, request.headers, settings.requests.request_key_headers, request.body
         )
         booking_id = self._bookings.new_id()
-        earlier = tuple(self._bookings.attempts(key)) if key else ()
+        earlier = tuple(self._bookings.view.by_key(key)) if key else ()
         alone = choice.chosen.booked.prefill_tokens == 0
         self._bookings.book(
             booking_id, key=key, worker=worker, amount=Amount(uncached, prompt.blocks), now=now

@@ -22,8 +22,7 @@ class WorkerPool:
 
     def routable(self, now: float) -> Sequence[str]:
         """Workers that are in the pool and not known to be asleep."""
-        report = self._registry.report
-        return [name for name in self._registry.names if (r := report(name, now)) is None or r.routable]
+        return self._registry.routable(now)
 
     def unbooked(self, worker: str, now: float) -> Load:
         """What the worker reports beyond what was booked; nothing where it does not report."""

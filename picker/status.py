@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from stateplane.booking import NOTHING, Booking
+from stateplane.desk import DeskStatus
 
 if TYPE_CHECKING:
     from picker.app import Replica
@@ -45,7 +46,7 @@ class Status:
                 for member in it.desk.members
             ],
             "settings_differ": sorted(it.membership.differing),
-            "plane": {"mode": it.settings.sync, **asdict(it.desk.status())},
+            "plane": _plane(it.desk.status()),
             "events": {
                 "enabled": events.enabled,
                 "state": "off" if not events.enabled else "healthy" if events.connected else "away",
@@ -62,7 +63,7 @@ class Status:
         report = it.registry.report(name, now)
         return {
             "name": name,
-            "booked": asdict(it.desk.load(name)),
+            "booked": asdict(it.desk.view.load(name)),
             "reported": None
             if report is None
             else {"running": report.running, "waiting": report.waiting, "kv_usage": report.kv_usage,
@@ -85,8 +86,8 @@ class Status:
         it = self._replica
         plane, link = it.desk.status(), it.subscriber.link
         return {
-            "plane_state": PLANE_STATES[plane.state],
-            "plane_lag_seconds": plane.lag or 0.0,
+            "plane_state": PLANE_STATES[str(plane.state)],
+            "plane_lag_seconds": plane.lag,
             "plane_outbox": plane.outbox,
             "events_connected": float(link.connected),
             "events_unrecovered_workers": len(it.subscriber.unrecovered()),
@@ -105,7 +106,7 @@ class Status:
         """The gauges per worker."""
         it, now = self._replica, self._clock()
         names = it.registry.names
-        booked = {name: it.desk.load(name) for name in names}
+        booked = {name: it.desk.view.load(name) for name in names}
         unbooked = {name: it.pool.unbooked(name, now) for name in names}
         reports = {name: it.registry.report(name, now) for name in names}
         return {
@@ -118,6 +119,10 @@ class Status:
             "index_blocks": {name: it.index.count(name) for name in names},
         }
 
+    def scrapes(self) -> Mapping[str, bool]:
+        """Whether each worker's last scrape succeeded."""
+        return {record.name: bool(record.ok) for record in self._replica.registry.records}
+
     def counts(self) -> Mapping[str, Callable[[], object]]:
         """Where each part's counts are read."""
         it = self._replica
@@ -126,12 +131,19 @@ class Status:
             "requests": lambda: it.tokens.counts,
             "events": lambda: it.subscriber.counts,
             "scrapes": lambda: it.scraper.counts,
+            "workers": lambda: it.registry.counts,
             "underway": lambda: it.underway.counts,
             "plane": lambda: it.desk.counts,
             "index": lambda: it.index.counts,
             "discovery_workers": lambda: it.workers.counts,
             "discovery_peers": lambda: it.peers.counts,
         }
+
+
+def _plane(status: DeskStatus) -> Mapping[str, Any]:
+    """Without the members: they have a place of their own."""
+    shown = {field.name: getattr(status, field.name) for field in fields(status) if field.name != "members"}
+    return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
 
 
 def _booking(booking: Booking) -> Mapping[str, Any]:

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from picker.core.load import PrefillRate
 from picker.serving.seam import End, LogEntry, Responded
-from stateplane.booking import Amount, Booking, Cause, Owner, State
+from stateplane.booking import Amount, Booking, Cause, State
+from stateplane.view import View
 
 LOG_INTERVAL = 1.0
 """Seconds between two periodic access log entries of a running request, as the gateway is configured."""
@@ -28,12 +29,17 @@ ASSUMED_RATE = 5000.0
 LONGEST_PREFILL = 600.0
 """Seconds after which a prefill counts as over, however slow the worker was measured."""
 
-SEEN_CAP = 20_000
+SWEEP_SECONDS = 1.0
+"""Between two looks for requests whose booking somebody else has ended."""
+
+SEEN_CAP = 5_000
 """Most bookings of other replicas that one batch of sightings names."""
 
 
 class Desk(Protocol):
     """What this module asks of the replica's hand in the plane. Nothing waits, nothing raises."""
+
+    view: View
 
     def adjust(self, booking_id: str, amount: Amount) -> None:
         """Set what a booking of ours occupies."""
@@ -59,13 +65,8 @@ class Desk(Protocol):
         """A proven end of anybody's booking."""
         ...
 
-    def booking(self, booking_id: str) -> Booking | None:
-        """As the view has it."""
-        ...
-
-    @property
-    def owner(self) -> Owner:
-        """Who we are."""
+    def owns(self, booking_id: str) -> bool:
+        """Whether this replica still speaks for that booking."""
         ...
 
 
@@ -125,6 +126,9 @@ class Underway:
         self._rates: dict[str, PrefillRate] = {}
         self._loose: OrderedDict[str, None] = OrderedDict()
         """Runs whose stream we let go of, oldest first."""
+        self._over: dict[str, None] = {}
+        """Runs whose stream is over, for whatever reason."""
+        self._swept_at = float("-inf")
         self._seen: OrderedDict[str, None] = OrderedDict()
         self.log_heard: float | None = None
         """When an access log entry last named a booking that is ours or known."""
@@ -170,7 +174,9 @@ class Underway:
     def _prefill_over(self, run: Run, *, measured: bool) -> None:
         self._stop_prefill(run)
         if measured and run.alone:
-            self._rates.setdefault(run.worker, PrefillRate()).observe(run.uncached_tokens, self._clock() - run.begun)
+            self._rates.setdefault(run.worker, PrefillRate()).observe(
+                run.uncached_tokens, self._clock() - run.begun
+            )
         self._desk.adjust(run.booking_id, Amount(0, run.blocks))
 
     def _stop_prefill(self, run: Run) -> None:
@@ -187,7 +193,7 @@ class Underway:
     # the response
 
     def responded(self, booking_id: str, response: Responded) -> None:
-        """Response headers were seen: who served, and with what status. Prefill never ends here: engines answer at once."""
+        """Response headers were seen: who served, with what status. Prefill never ends here: engines answer at once."""
         family = f"{response.status // 100}xx"
         if family in self.counts.responses:
             self.counts.responses[family] += 1
@@ -220,6 +226,7 @@ class Underway:
         if run is None:
             return
         run.stream_open = False
+        self._over[booking_id] = None
         if end in (End.PROVEN, End.HALF_CLOSED):
             self.counts.ended_by_stream += 1
             self._forget(run)
@@ -243,7 +250,7 @@ class Underway:
                 run.named = now
                 self._own_entry(run, entry)
                 continue
-            booking = self._desk.booking(entry.booking_id)
+            booking = self._desk.view.booking(entry.booking_id)
             if booking is not None:
                 self.log_heard = now
             self._other_entry(booking, entry)
@@ -256,7 +263,7 @@ class Underway:
             self._forget(run)
             self._desk.end(run.booking_id, Cause.LOGGED)
             return
-        booking = self._desk.booking(run.booking_id)
+        booking = self._desk.view.booking(run.booking_id)
         if booking is not None and booking.state is State.DRAINING:
             self._desk.alive([run.booking_id])
 
@@ -292,12 +299,6 @@ class Underway:
             if run is not None:
                 run.named = now
 
-    def gone(self, booking_id: str) -> None:
-        """The plane says that a booking of ours ended, whoever ended it."""
-        run = self._runs.get(booking_id)
-        if run is not None and not run.stream_open:
-            self._forget(run)
-
     def worker_left(self, worker: str) -> None:
         """The worker is no longer in the pool: what we placed there is over."""
         for run in [run for run in self._runs.values() if run.worker == worker]:
@@ -309,6 +310,7 @@ class Underway:
         self._stop_prefill(run)
         self._runs.pop(run.booking_id, None)
         self._loose.pop(run.booking_id, None)
+        self._over.pop(run.booking_id, None)
 
     # time
 
@@ -328,3 +330,7 @@ class Underway:
             self.counts.silent += 1
             del self._loose[booking_id]
             self._desk.lose(booking_id, Cause.SILENT)
+        if now - self._swept_at >= SWEEP_SECONDS:
+            self._swept_at = now
+            for booking_id in [one for one in self._over if not self._desk.owns(one)]:
+                self._forget(self._runs[booking_id])

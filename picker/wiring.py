@@ -1,4 +1,4 @@
-"""From settings to the parts behind a seam: the plane, the sources of peers and workers. Faults become setting errors."""
+"""From settings to the parts behind a seam: plane, peers, workers. Faults become setting errors."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def _refuse_impossible_modes(settings: Settings) -> None:
     if url.startswith("memory:") and settings.sync != "isolated" and several:
         raise SettingsError(
             [
-                "PICKER_PLANE_URL: the memory plane lives inside one process and cannot be shared with peers; "
-                "use redis://host:port, or PICKER_SYNC=isolated"
+                (
+                    "PICKER_PLANE_URL: the memory plane lives inside one process and cannot be shared with peers; "
+                    "use redis://host:port, or PICKER_SYNC=isolated"
+                )
             ]
         )
     if settings.sync == "atomic":
@@ -58,8 +60,15 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
         )
     except StatePlaneError as error:
         raise SettingsError([f"PICKER_PLANE_URL: {error}"]) from error
-    mode = "isolated" if settings.sync == "isolated" else "eventual"
-    return Desk(backend, owner=owner, rules=rules_of(settings), mode=mode, outbox=plane.plane_outbox, clock=clock)
+    return Desk(
+        backend,
+        owner,
+        rules=rules_of(settings),
+        mode=settings.sync,
+        clock=clock,
+        capacity=plane.plane_outbox,
+        timeout=plane.plane_timeout_seconds,
+    )
 
 
 def open_worker_source(settings: Settings) -> WorkerSource:
@@ -69,7 +78,9 @@ def open_worker_source(settings: Settings) -> WorkerSource:
         SettingsError: no source is set.
     """
     if settings.discovery.workers_file is None:
-        raise SettingsError(["PICKER_WORKERS_FILE: not set, and there is no other source of workers in this version"])
+        raise SettingsError(
+            ["PICKER_WORKERS_FILE: not set, and there is no other source of workers in this version"]
+        )
     return open_workers(file=settings.discovery.workers_file)
 
 

@@ -188,7 +188,8 @@ class Claim:
 
     def _news(self, version: Version | None) -> bool:
         if version is not None:
-            if self.heard is not None and version < self.heard:
+            heard = self.heard
+            if heard is not None and version.epoch == heard.epoch and version < heard:
                 return False
             self.heard = version
         self.level = version

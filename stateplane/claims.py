@@ -225,6 +225,9 @@ class Claims:
 
     def answered(self, booking_id: str, call: Call, outcome: Outcome, now: float) -> None:
         """The plane answered a call that `begin` named."""
+        if outcome.version is not None and outcome.version.epoch != self._view.version.epoch:
+            self.unanswered(booking_id, call, now)  # it tells of an epoch that is over
+            return
         self._count(outcome.status)
         claim = self._claims[booking_id]
         claim.busy = False
@@ -246,26 +249,39 @@ class Claims:
         claim.busy, claim.unsure = False, call
         self._touch(claim, now, first=True)
 
+    def refused(self, booking_id: str) -> None:
+        """No plane takes what we say of it: it counts here alone, until we say something else."""
+        self._claims[booking_id].fruitless = FRUITLESS_MOST
+
     def sweep(self, now: float) -> None:
         """Each heartbeat: what waited for room or better luck is sent again; what this replica's clock ends, ends."""
         for claim in tuple(self._claims.values()):
-            claim.fruitless = 0
-            if claim.busy:
+            if claim.busy or claim.id in self.outbox or self._level(claim):
                 continue
+            claim.fruitless = 0
             expired = claim.want is Want.DRAINING and claim.deadline is not None and claim.deadline <= now
             if expired and claim.known is None:
                 self._close(claim, Cause.DEADLINE, now)
-            elif claim.id not in self.outbox and not self.outbox.full:
+            elif not self.outbox.full:
                 self._check(claim)
                 self._touch(claim, now)
         for echo in [echo for echo, deadline in self._echoes.items() if deadline <= now]:
             del self._echoes[echo]
             self._overlay.lift(echo, now)
 
+    def beating(self) -> None:
+        """A heartbeat is being sent."""
+        self._overlay.beating()
+
     def beat(self, version: Version, now: float) -> None:
-        """A heartbeat was answered at that version."""
+        """It was answered at that version."""
         self._overlay.beat(version, now)
         self.sweep(now)
+
+    def _level(self, claim: Claim) -> bool:
+        """Whether it was found in line before, and the view still holds what it was found in line with."""
+        told = self._shared and claim.want is Want.ACTIVE and claim.known is not None
+        return told and self._view.standing(claim.id) is claim.known and not self._view.laid(claim.id)
 
     def _check(self, claim: Claim) -> None:
         """Where the view is level with what we heard, its word is the plane's."""
@@ -292,7 +308,7 @@ class Claims:
     def hear(self, change: Change, now: float) -> bool:
         """Fold a change into the view; False where a whole picture is needed. Own bookings answer to it at once."""
         concerned: list[Claim] = []
-        if not isinstance(change, Gap) and change.version > self._view.version:
+        if not isinstance(change, Gap) and self._view.follows(change.version):
             concerned = list(self._concerned(change))
             for claim in concerned:  # before the view shows a loss that we are about to contradict
                 self._touch(claim, now)
@@ -309,11 +325,10 @@ class Claims:
 
     def fold(self, snapshot: Snapshot, now: float) -> None:
         """Fold a whole picture into the view: in a new epoch, all that is ours has to be booked again."""
-        if self._view.folded and snapshot.version < self._view.version:
-            return
-        new = self._view.folded and snapshot.version.epoch != self._view.version.epoch
-        if new:
+        if self._view.folded and snapshot.version.epoch != self._view.version.epoch:
             self._take_up(now)
+        elif self._view.folded and snapshot.version < self._view.version:
+            return
         standing = {booking.id: booking for booking in snapshot.bookings}
         for claim in tuple(self._claims.values()):
             if claim.id in standing:
@@ -381,6 +396,8 @@ class Claims:
 
     def _touch(self, claim: Claim, now: float, *, first: bool = False) -> None:
         """Let the view show what we say while the plane does not say the same, and send what it has to be told."""
+        if self._claims.get(claim.id) is not claim:
+            return
         if claim.busy:
             self._lay(claim, now)
         elif claim.yielded:

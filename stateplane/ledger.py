@@ -489,6 +489,7 @@ class Ledger:
         """Give it its place among the attempts of its request key, and supersede or outrun the one before."""
         booking = entry.booking
         if not booking.key:
+            entry.booking = booking if again or revived else replace(booking, attempt=1)
             return ()
         attempts = self._attempts.get(booking.key)
         attempt = booking.attempt if again or revived else (attempts.attempt + 1 if attempts else 1)

@@ -1,4 +1,4 @@
-"""This replica's own word, laid over its view until the plane's feed has brought the same. Pure."""
+"""A replica's own word, laid over its view until the plane's feed has brought the same. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Overlay:
         self._capacity = capacity
         self._waiting: OrderedDict[str, Version] = OrderedDict()
         self._unversioned: OrderedDict[str, None] = OrderedDict()
+        self._beaten: OrderedDict[str, None] = OrderedDict()
 
     def __contains__(self, booking_id: str) -> bool:
-        return booking_id in self._waiting or booking_id in self._unversioned
+        return booking_id in self._waiting or booking_id in self._unversioned or booking_id in self._beaten
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._unversioned)
+        return len(self._waiting) + len(self._unversioned) + len(self._beaten)
 
     def lay(self, booking: Booking, now: float) -> None:
         """Count this until told otherwise."""
@@ -53,11 +54,16 @@ class Overlay:
             self._waiting[booking_id] = version
         self.caught_up(now)
 
-    def beat(self, version: Version, now: float) -> None:
-        """A heartbeat was answered: what was answered before it is in the plane by that version."""
-        for booking_id in self._unversioned:
-            self._waiting[booking_id] = version
+    def beating(self) -> None:
+        """A heartbeat is being sent: what was answered before it, is in the plane by the version that it answers."""
+        self._beaten.update(self._unversioned)
         self._unversioned.clear()
+
+    def beat(self, version: Version, now: float) -> None:
+        """It was answered."""
+        for booking_id in self._beaten:
+            self._waiting[booking_id] = version
+        self._beaten.clear()
         self.caught_up(now)
 
     def caught_up(self, now: float) -> None:
@@ -65,14 +71,14 @@ class Overlay:
         version = self._view.version
         while self._waiting:
             booking_id, awaited = next(iter(self._waiting.items()))
-            if awaited > version:
+            if awaited.epoch == version.epoch and awaited > version:
                 break
             del self._waiting[booking_id]
-            if awaited.epoch < version.epoch and self._view.hidden(booking_id):
+            if awaited.epoch != version.epoch and self._view.hidden(booking_id):
                 self._view.forget(booking_id, now)
             self._view.lift(booking_id, now)
         while len(self) > self._capacity:
-            oldest, _ = (self._waiting or self._unversioned).popitem(last=False)
+            oldest, _ = (self._waiting or self._beaten or self._unversioned).popitem(last=False)
             if self._view.hidden(oldest):
                 self._view.discard(oldest, now)
             self._view.lift(oldest, now)
@@ -80,3 +86,4 @@ class Overlay:
     def _drop(self, booking_id: str) -> None:
         self._waiting.pop(booking_id, None)
         self._unversioned.pop(booking_id, None)
+        self._beaten.pop(booking_id, None)

@@ -109,12 +109,13 @@ class View:
         """Fold a whole picture. Listeners and readers see the old sums, then the new ones, never anything between.
 
         A snapshot of a new epoch leaves the old epoch's bookings standing until their owner has booked again or its
-        lease has passed. A snapshot older than the view is ignored.
+        lease has passed. One of the same epoch that is older than the view is ignored.
         """
-        if self._folded and snapshot.version < self._version:
+        same = snapshot.version.epoch == self._version.epoch
+        if self._folded and same and snapshot.version < self._version:
             return
         before = self._plane.keys() | self._kept.keys()
-        if self._folded and snapshot.version.epoch != self._version.epoch:
+        if self._folded and not same:
             self._keep_old(now)
         self._plane, self._owned, self._deadlines = {}, {}, {}
         for booking in snapshot.bookings:
@@ -123,16 +124,20 @@ class View:
         dropped = self._unkept(snapshot.members, now)
         self._show(before | self._plane.keys() | set(dropped), now)
 
+    def follows(self, version: Version) -> bool:
+        """Whether that version is the next one."""
+        return version.epoch == self._version.epoch and version.number == self._version.number + 1
+
     def apply(self, change: Change, now: float) -> bool:
         """Fold one change. False where it does not follow on what is known: take a snapshot and `reset`.
 
         A change that is folded already is True and changes nothing.
         """
-        if isinstance(change, Gap) or not self._folded:
+        if isinstance(change, Gap) or not self._folded or change.version.epoch != self._version.epoch:
             return False
         if change.version <= self._version:
             return True
-        if change.version != Version(self._version.epoch, self._version.number + 1):
+        if not self.follows(change.version):
             return False
         self._show(list(self._fold(change, now)), now)
         self._version = change.version

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -81,6 +81,9 @@ class _Gathered(Collector):
         yield from self._metrics.gathered()
 
 
+disable_created_metrics()
+
+
 class Metrics:
     """The metrics of one replica, in a registry of their own."""
 
@@ -88,7 +91,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "endpoint_picker_requests",
-            "Requests by result: hit = the chosen worker held part of the prefix, miss = none, error = refused or failed.",
+            "Requests by result: hit = the worker held part of the prefix, miss = none of it, error = refused or failed.",
             ["result"],
             registry=self.registry,
         )

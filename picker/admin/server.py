@@ -93,9 +93,7 @@ class AdminServer:
             app, access_log=None, handle_signals=False, keepalive_timeout=30, shutdown_timeout=1
         )
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, self._settings.admin_host, self._settings.metrics_port, shutdown_timeout=1
-        )
+        site = web.TCPSite(self._runner, self._settings.admin_host, self._settings.metrics_port)
         await site.start()
         self.port = self._runner.addresses[0][1]
 

@@ -23,7 +23,7 @@ from picker.settings import SettingsError, load
     help="The engine's KV-cache usage metric.  [PICKER_KV_CACHE_USAGE_PERCENTAGE_METRIC]",
 )
 @click.pass_context
-def command(context: click.Context, **flags: Any) -> None:
+def command(context: click.Context, /, **flags: Any) -> None:
     """Run one replica of the picker until SIGTERM.
 
     Everything else is set by PICKER_* environment variables: `picker settings` lists them.

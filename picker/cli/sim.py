@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from picker.logs import configure
 from picker.sim.engine.dialects import DIALECTS
 from picker.sim.engine.options import Options
 from picker.sim.engine.scheduler import Pace
@@ -89,6 +90,7 @@ def engine(**told: Any) -> None:
         prefill_seconds_per_token=told.pop("prefill_us_per_token") / 1e6,
         decode_seconds=told.pop("decode_ms") / 1e3,
     )
+    configure("info", "text")
     try:
         asyncio.run(serve(Options(pace=pace, **told), _ready))
     except OSError as fault:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from pathlib import Path
 from typing import get_args
@@ -13,7 +12,7 @@ import click
 
 from picker.sim.cluster import Cluster, Layout, LayoutError, Plane
 from picker.sim.model import MODEL
-from picker.sim.processes import ProcessError
+from picker.sim.processes import ProcessError, interruptible
 
 
 @click.command("up")
@@ -70,31 +69,16 @@ def command(
 
 
 async def _run(cluster: Cluster, seconds: float | None) -> None:
-    interrupted = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, interrupted.set)
-    stop = asyncio.create_task(interrupted.wait(), name="interrupted")
-    start = asyncio.create_task(cluster.start(), name="start")
-    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if not start.done():
-        start.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ProcessError):
-            await start
-        return
-    start.result()
-    try:
-        _describe(cluster)
-        gave_up = asyncio.create_task(cluster.given_up(), name="given up")
-        await asyncio.wait({gave_up, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if gave_up.done():
-            cluster.keep_logs()
-            gave_up.result()
-        gave_up.cancel()
-    finally:
-        stop.cancel()
-        _say("stopping")
-        await cluster.stop()
+    async def work() -> None:
+        async with cluster:
+            try:
+                _describe(cluster)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(cluster.given_up(), seconds)
+            finally:
+                _say("stopping")
+
+    await interruptible(work())
 
 
 def _say(line: str) -> None:

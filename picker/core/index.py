@@ -122,7 +122,11 @@ class PrefixIndex:
         return frozenset(self._held.with_bit(self._bit[slot]))
 
     def store(self, worker: str, hashes: Sequence[int], tier: int = DEVICE) -> int:
-        """The worker now holds these blocks on that tier; the answer is how many it had held on no tier before."""
+        """The worker now holds these blocks on that tier; the answer is how many it had held on no tier before.
+
+        Raises:
+            ValueError: there is no such tier.
+        """
         slot = self._slots.get(worker)
         if slot is None:
             self.counts.unknown_worker += 1
@@ -133,7 +137,7 @@ class PrefixIndex:
             if self._tiered & bit:
                 self._below.unmark(hashes, bit)
         else:
-            place = self._tiers[tier]
+            place = self._tier(tier)
             new = [key for key in hashes if not self._held.get(key) & bit]
             fresh = self._held.mark(new, bit)
             self._below.mark(new, bit)
@@ -144,7 +148,11 @@ class PrefixIndex:
         return fresh
 
     def remove(self, worker: str, hashes: Sequence[int], tier: int = DEVICE) -> int:
-        """The worker no longer holds these blocks on that tier; the answer is how many it holds on no tier any more."""
+        """The worker no longer holds these blocks on that tier; the answer is how many it now holds on no tier at all.
+
+        Raises:
+            ValueError: there is no such tier.
+        """
         slot = self._slots.get(worker)
         if slot is None:
             self.counts.unknown_worker += 1
@@ -264,7 +272,7 @@ class PrefixIndex:
 
     def _remove_lower(self, slot: int, bit: int, hashes: Sequence[int], tier: int) -> int:
         """Take blocks off a lower tier: those that were nowhere else are gone."""
-        place, other = self._tiers[tier], self._tiers[DISK if tier == HOST else HOST]
+        place, other = self._tier(tier), self._tiers[DISK if tier == HOST else HOST]
         there = [key for key in hashes if place.get(key) & bit]
         self.counts.not_held += len(hashes) - len(there)
         gone = [key for key in there if self._below.get(key) & ~other.get(key) & bit]
@@ -272,6 +280,13 @@ class PrefixIndex:
         self._below.unmark(gone, bit)
         self._note_tiers(slot)
         return self._held.unmark(gone, bit)
+
+    def _tier(self, tier: int) -> Masks:
+        if tier not in self._tiers:
+            raise ValueError(
+                f"tier {tier}: there are {DEVICE} (device), {HOST} (host memory) and {DISK} (disk)"
+            )
+        return self._tiers[tier]
 
     def _note_tiers(self, slot: int) -> None:
         bit = self._bit[slot]

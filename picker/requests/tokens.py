@@ -150,6 +150,11 @@ class Tokens:
             self._tried.set()
             await asyncio.sleep(RETRY_SECONDS)
 
+    @property
+    def tried(self) -> bool:
+        """Whether every tokenizer was tried once, whatever came of it."""
+        return self._tried.is_set()
+
     async def loaded(self) -> None:
         """Wait until every tokenizer was tried once."""
         await self._tried.wait()

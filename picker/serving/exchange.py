@@ -87,6 +87,7 @@ class Exchange:
 
     __slots__ = (
         "_at_headers",
+        "_attributes",
         "_awaiting",
         "_body",
         "_body_seen",
@@ -105,7 +106,6 @@ class Exchange:
         "_request_mode",
         "_response_mode",
         "_subset",
-        "attributes",
     )
 
     def __init__(
@@ -130,7 +130,7 @@ class Exchange:
         self._headers: dict[str, str] = {}
         self._remove: tuple[str, ...] = ()
         self._subset: tuple[str, ...] | None = None
-        self.attributes: dict[str, str] = {}
+        self._attributes: dict[str, str] = {}
         self._body = Body(budget)
         self._awaiting = _Awaiting.HEADERS
         self._owed: list[ProcessingRequest] = []
@@ -188,6 +188,8 @@ class Exchange:
         self._open_booking = answer.booking_id
         self._phase, self._deadline = _Phase.PASSING, now + self._limits.stream_timeout
         effects = self._answered(answer)
+        # a held stream lives long and needs none of this any more
+        self._headers, self._remove, self._attributes = {}, (), {}
         owed, self._owed = self._owed, []
         for message in owed:
             effects += self.receive(message, now)
@@ -253,7 +255,7 @@ class Exchange:
             self._request_mode = told
         self._remove = control_headers(self._headers)
         self._subset = subset_of(message)
-        self.attributes = attributes_of(message)
+        self._attributes = attributes_of(message)
         if message.request_headers.end_of_stream or not self._request_mode.collects:
             return self._decide(_Awaiting.HEADERS, now)
         if (declared_length(self._headers) or 0) > self._limits.max_body:
@@ -330,7 +332,7 @@ class Exchange:
             body=whole,
             complete=not cut or len(whole or b"") == declared_length(self._headers),
             subset=self._subset,
-            attributes=self.attributes,
+            attributes=self._attributes,
         )
         return [Decide(request)]
 

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
 
@@ -25,6 +25,7 @@ from picker.sim.model import MODEL
 from picker.sim.processes import Children, ProcessError, Program, Say
 from picker.sim.programs import Replica, Worker
 
+T = TypeVar("T")
 Plane = Literal["redis", "nats", "memory"]
 
 BLOCK_SIZE = 16
@@ -204,6 +205,20 @@ class Cluster:
     async def given_up(self) -> None:
         """Wait until the cluster is stopped; raises ProcessError when a child keeps dying."""
         await self.children.given_up()
+
+    async def while_running(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do ``work``; raises ProcessError at once when a child keeps dying meanwhile."""
+        doing = asyncio.ensure_future(work)
+        gave_up = asyncio.ensure_future(self.given_up())
+        try:
+            await asyncio.wait({doing, gave_up}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                gave_up.result()
+            return await doing
+        finally:
+            for task in (doing, gave_up):
+                task.cancel()
+            await asyncio.gather(doing, gave_up, return_exceptions=True)
 
     def living_replicas(self) -> list[Replica]:
         """The replicas whose process runs."""

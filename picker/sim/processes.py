@@ -16,12 +16,14 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import aiohttp
 
+T = TypeVar("T")
 Probe = Callable[[], Awaitable[bool]]
 Say = Callable[[str], None]
 
@@ -29,6 +31,7 @@ _PR_SET_PDEATHSIG = 1
 _PORTS = range(20_000, 32_000)
 """Below the range that the kernel gives to outgoing connections, so that a port stays free for a restart."""
 _ENDING = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT})
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -283,6 +286,31 @@ class Children:
             with contextlib.suppress(ProcessLookupError):
                 child.process.kill()
             await child.process.wait()
+
+
+async def interruptible(work: Coroutine[Any, Any, T]) -> T | None:
+    """Run ``work``; SIGINT, SIGTERM or SIGHUP cancels it, waits for its clean-up, and returns None."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:  # a second Ctrl-C must not break the clean-up
+            interrupted = True
+            task.cancel()
+
+    for number in _INTERRUPTS:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not interrupted:
+            raise
+        return None
+    finally:
+        for number in _INTERRUPTS:
+            loop.remove_signal_handler(number)
 
 
 def free_ports(count: int) -> list[int]:

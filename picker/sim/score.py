@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -98,7 +98,7 @@ class Numbers:
 
     picks: int = 0
     hits: int = 0
-    latency: Latency = Latency({})
+    latency: Latency = field(default_factory=lambda: Latency({}))
 
     def __add__(self, other: Numbers) -> Numbers:
         return Numbers(self.picks + other.picks, self.hits + other.hits, self.latency + other.latency)

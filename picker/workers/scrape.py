@@ -1,8 +1,8 @@
 """Asks every worker's ``/metrics`` again and again.
 
 Each address has a loop of its own, begun at a random moment and jittered, so that scrapes spread evenly and replicas do
-not beat together. Scrapes in flight are bounded in two lanes: addresses that were slow or failed use the smaller one, and those
-that fail are asked less often, so that however many hang, those that answer are not delayed.
+not beat together. Scrapes in flight are bounded in two lanes: addresses that were slow or failed use the smaller one,
+and those that fail are asked less often, so that however many hang, those that answer are not delayed.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from picker.events.bridge.changes import Announced, Change
 from picker.events.bridge.dialect import Cleared, EngineEvent, Removed, Stored
 from picker.events.records import TIERS
 
+MAX_BLOCKS: Final = 4_000_000
 MAX_PARKED: Final = 65_536
 PARKED_SECONDS: Final = 60.0
 _FULL: Final = frozenset({"full_attention", "mla_attention"})
@@ -45,6 +46,8 @@ class Counts:
     unknown_removed: int = 0
     unknown_located: int = 0
     """Blocks said to lie on a tier, without tokens, that are not known."""
+    over_limit: int = 0
+    """Blocks not taken in because there are too many."""
     other_groups: int = 0
     other_sizes: int = 0
     """Stores whose block size is not this engine's: partial blocks."""
@@ -93,12 +96,18 @@ class BlockSet:
 
     Args:
         block_size: tokens per block of the pool.
+        max_blocks: most engine blocks known at one time.
         max_parked: most blocks waiting for their parent.
         parked_seconds: for how long.
     """
 
     def __init__(
-        self, block_size: int, *, max_parked: int = MAX_PARKED, parked_seconds: float = PARKED_SECONDS
+        self,
+        block_size: int,
+        *,
+        max_blocks: int = MAX_BLOCKS,
+        max_parked: int = MAX_PARKED,
+        parked_seconds: float = PARKED_SECONDS,
     ) -> None:
         self.counts = Counts()
         self.announced = Announced()
@@ -108,6 +117,7 @@ class BlockSet:
         self.incomplete = False
         """Blocks that the engine holds were given up: what is announced is true, but not all."""
         self._block_size = block_size
+        self._max_blocks = max_blocks
         self._max_parked = max_parked
         self._parked_seconds = parked_seconds
         self._nodes: dict[int, _Node] = {}
@@ -191,6 +201,10 @@ class BlockSet:
         for number, key in enumerate(event.hashes):
             node = self._nodes.get(key)
             if node is None:
+                if len(self._nodes) >= self._max_blocks:
+                    self.counts.over_limit += len(event.hashes) - number
+                    self.incomplete = True
+                    break
                 tokens = event.tokens[number * size : (number + 1) * size]
                 opaque = bool(event.opaque) and event.opaque[number]
                 node = self._new(_Node(key, parent, tokens, opaque=opaque, now=now), seed)
@@ -239,9 +253,7 @@ class BlockSet:
                 tail = _EMPTY
             node.tail, node.tokens, node.placed = tail, _EMPTY, True
             self._parked.pop(node.key, None)
-            for child in self._kids(node):
-                if not child.placed:
-                    waiting.append((child, node))
+            waiting.extend((child, node) for child in self._kids(node) if not child.placed)
 
     def _add_copy(self, node: _Node, tier: int) -> None:
         self.counts.stored += 1

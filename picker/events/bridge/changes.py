@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -70,27 +69,6 @@ class Announced:
         """The blocks announced on one tier; a block comes after those before it in its prompt, as far as they share its tier."""
         field = _FIELD[tier]
         return [block for block, count in self._count.items() if count & field]
-
-    def items(self) -> Iterator[tuple[int, int]]:
-        """Every announced block with each of its tiers."""
-        for block, count in self._count.items():
-            for tier in range(TIERS):
-                if count & _FIELD[tier]:
-                    yield block, tier
-
-    def difference(self, newer: Announced) -> list[Change]:
-        """What leads from this state to a newer one that was built aside."""
-        old, new = set(self.items()), set(newer.items())
-        changes = []
-        for tier in reversed(range(TIERS)):
-            gone = tuple(block for block, on in self.items() if on == tier and (block, on) not in new)
-            if gone:
-                changes.append(Change("removed", tier, gone))
-        for tier in range(TIERS):
-            come = tuple(block for block, on in newer.items() if on == tier and (block, on) not in old)
-            if come:
-                changes.append(Change("stored", tier, come))
-        return changes
 
     def _note(self, kind: Literal["stored", "removed"], tier: int, block: int) -> None:
         if self._kind != (kind, tier):

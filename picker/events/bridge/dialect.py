@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -99,7 +99,7 @@ class Frames:
 
 
 class _Skip(Exception):  # noqa: N818 - not an error: the way out of reading one event
-    """This event is of no use."""
+    """Raised where an event turns out to be of no use; its text is the reason, a word."""
 
 
 def decode_frames(frames: Sequence[bytes]) -> Frames | None:
@@ -207,7 +207,7 @@ def _stored(fields: Mapping[str, Any]) -> Stored | None:
     )
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

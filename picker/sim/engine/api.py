@@ -156,7 +156,7 @@ class Reader:
     def _check(self, prompt: Sequence[int]) -> None:
         if not prompt:
             raise RequestError("the prompt must not be empty", param="prompt")
-        if not all(0 <= token < len(self._tokenizer) for token in prompt):
+        if min(prompt) < 0 or max(prompt) >= len(self._tokenizer):
             raise RequestError(
                 f"a token id is outside the vocabulary of {len(self._tokenizer)}", param="prompt"
             )

@@ -33,6 +33,15 @@ class Limits:
     ignore_end: bool = False
 
 
+@dataclass(slots=True)
+class Counts:
+    """What clients did to the engine."""
+
+    refused: int = 0
+    left: int = 0
+    """Sequences whose client was gone before their end."""
+
+
 class Speech:
     """Answers made of plain words, always the same for the same prompt, so that they too are found in the cache."""
 
@@ -67,6 +76,7 @@ class Engine:
         self.pool = BlockPool(options.blocks, options.block_size)
         self.scheduler = Scheduler(self.pool, options.pace)
         self.sleep_level = 0
+        self.counts = Counts()
         self._encoder = Encoder(
             DIALECTS[options.dialect],
             block_size=options.block_size,
@@ -127,10 +137,17 @@ class Engine:
         if event:
             event.set()
 
+    def room_for(self, count: int) -> None:
+        """Raise QueueFullError unless the queue takes so many more sequences."""
+        waiting = len(self.scheduler.waiting)
+        if waiting + count > self.options.max_waiting:
+            self.counts.refused += 1
+            raise QueueFullError(
+                f"the queue takes {self.options.max_waiting} sequences; {waiting} wait already"
+            )
+
     def submit(self, sequence: Sequence) -> None:
-        """Queue a sequence. Raises QueueFullError."""
-        if len(self.scheduler.waiting) >= self.options.max_waiting:
-            raise QueueFullError(f"{self.options.max_waiting} requests wait already")
+        """Queue a sequence; the caller has asked for room."""
         self.scheduler.add(sequence, time.monotonic())
         self._spoke[sequence] = asyncio.Event()
         self._work.set()
@@ -152,6 +169,9 @@ class Engine:
     def leave(self, sequence: Sequence) -> None:
         """The client of this sequence is gone: abort it, now or after the delay, or let it run to its end."""
         self._spoke.pop(sequence, None)
+        if sequence.state not in ("waiting", "running"):
+            return
+        self.counts.left += 1
         if not self.options.abort_on_disconnect:
             return
         if self.options.abort_delay:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 import zmq
@@ -48,7 +47,11 @@ class Wires:
 
 
 class Publisher:
-    """Numbers, sends and keeps batches. `live` and `replay` are the endpoints really bound."""
+    """
+    Numbers, sends and keeps batches. `live` and `replay` are the endpoints really bound.
+
+    Raises OSError, naming the endpoint, when one cannot be bound.
+    """
 
     def __init__(self, wires: Wires) -> None:
         self._wires = wires
@@ -63,12 +66,14 @@ class Publisher:
         self.replay = _bound(self._replay) if self._replay else ""
 
     def _bind(self, kind: int, endpoint: str, high_water: int) -> zmq.asyncio.Socket:
-        if endpoint.startswith("ipc://"):
-            Path(endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
         socket = self._context.socket(kind)
         socket.setsockopt(zmq.SNDHWM, high_water)
         socket.setsockopt(zmq.LINGER, 0)
-        socket.bind(endpoint.removesuffix(":0") + ":*" if endpoint.endswith(":0") else endpoint)
+        try:
+            socket.bind(endpoint.removesuffix(":0") + ":*" if endpoint.endswith(":0") else endpoint)
+        except zmq.ZMQError as fault:
+            self._context.destroy(linger=0)
+            raise OSError(f"{endpoint}: {fault}") from fault
         return socket
 
     async def publish(self, payload: bytes) -> None:

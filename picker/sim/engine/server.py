@@ -98,31 +98,22 @@ class Server:
         return answer
 
     def _submit(self, wanted: Wanted, request: web.Request) -> list[Sequence]:
-        options = self.options
+        try:
+            self.engine.room_for(len(wanted.prompts) * wanted.n)
+        except QueueFullError as full:
+            raise RequestError(str(full), status=503) from full
         name = request.headers.get("x-request-id") or uuid.uuid4().hex
+        booking = request.headers.get("x-picker-booking", "")
+        longest = min(self.options.max_model_len, self.options.blocks * self.options.block_size)
         sequences: list[Sequence] = []
         for prompt in wanted.prompts:
-            room = min(options.max_model_len, options.blocks * options.block_size) - len(prompt)
             for sample in range(wanted.n):
-                answer, ends_by = self.engine.speech.answer(prompt, wanted.limits, room=room, sample=sample)
-                sequences.append(
-                    Sequence(
-                        name=name,
-                        prompt=prompt,
-                        answer=answer,
-                        ends_by=ends_by,
-                        lora=wanted.lora,
-                        salt=wanted.salt,
-                        booking=request.headers.get("x-picker-booking", ""),
-                    )
+                answer, ends_by = self.engine.speech.answer(
+                    prompt, wanted.limits, room=longest - len(prompt), sample=sample
                 )
-        try:
-            for sequence in sequences:
+                sequence = Sequence(name, prompt, answer, ends_by, wanted.lora, wanted.salt, booking)
                 self.engine.submit(sequence)
-        except QueueFullError as full:
-            for sequence in sequences:
-                self.engine.abort(sequence)
-            raise RequestError(str(full), status=503) from full
+                sequences.append(sequence)
         return sequences
 
     async def _plain(self, _: web.Request, wanted: Wanted, sequences: list[Sequence]) -> web.StreamResponse:

@@ -150,6 +150,9 @@ class Tokenizer:
         self._pattern = re.compile(translate(_split_pattern(data.get("pre_tokenizer"), path)))
         self._vocabulary: dict[str, int] = model["vocab"]
         merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+        self._size = (
+            max([*self._vocabulary.values(), *(each["id"] for each in data.get("added_tokens", []))]) + 1
+        )
         self._pairs = BytePairs(self._vocabulary, merges)
         self._added: dict[str, int] = {each["content"]: each["id"] for each in data.get("added_tokens", [])}
         longest_first = sorted(self._added, key=len, reverse=True)
@@ -165,7 +168,7 @@ class Tokenizer:
         self._bytes.update({number: word.encode() for word, number in self._added.items()})
 
     def __len__(self) -> int:
-        return max([*self._vocabulary.values(), *self._added.values()]) + 1
+        return self._size
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text; special tokens written in it count as themselves."""

@@ -79,6 +79,7 @@ def stats(engine: Engine) -> dict[str, object]:
     return {
         "name": engine.options.name,
         **asdict(engine.scheduler.counts),
+        **asdict(engine.counts),
         "evictions": engine.pool.evictions,
         "kv_events": asdict(publisher.counts) if publisher else None,
     }

@@ -24,6 +24,7 @@ class Counts:
 @dataclass(frozen=True)
 class Shown:
     name: str
+    weight: int = 1
 
     def shown(self) -> dict[str, object]:
         return {"name": self.name}
@@ -91,7 +92,8 @@ async def test_with_a_token_set_only_the_token_opens_the_pages() -> None:
 async def test_readyz_says_what_is_waited_for() -> None:
     async with (
         admin(ready=lambda: (False, {"waiting_for": ["plane"]})) as url,
-        aiohttp.ClientSession() as http,http.get(f"{url}/readyz") as answer
+        aiohttp.ClientSession() as http,
+        http.get(f"{url}/readyz") as answer,
     ):
         assert answer.status == 503
         assert (await answer.json())["waiting_for"] == ["plane"]
@@ -120,6 +122,13 @@ def test_the_journal_finds_by_booking_and_by_request_and_stays_bounded() -> None
     assert journal.why("b4") == [{"name": "b4"}]
     journal.note("b5", "x" * 10_000, Shown("b5"))
     assert journal.why("x" * 10_000) == []
+
+
+def test_a_large_pool_keeps_fewer_decisions() -> None:
+    journal = Journal(10)
+    for number in range(10):
+        journal.note(f"b{number}", "", Shown(f"b{number}", weight=1000))
+    assert [number for number in range(10) if journal.why(f"b{number}")] == [9]
 
 
 def test_a_journal_of_none_keeps_none() -> None:

@@ -19,7 +19,8 @@ TEMPLATE = (
     "{%- if message.tool_calls %}{{- message.tool_calls[0].function.arguments.city }}{%- endif %}"
     "{{- '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
-    "{%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}"
+    "{%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
+    "{%- endif %}"
 )
 
 CORPUS = [
@@ -30,7 +31,9 @@ CORPUS = [
 ] * 20  # fmt: skip
 
 
-def byte_level(*, framed: bool = False, specials: tuple[str | AddedToken, ...] = tuple(SPECIALS)) -> Tokenizer:
+def byte_level(
+    *, framed: bool = False, specials: tuple[str | AddedToken, ...] = tuple(SPECIALS)
+) -> Tokenizer:
     """A byte-level BPE of 400 tokens, as GPT's and Qwen's are made."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -58,7 +61,11 @@ def metaspace() -> Tokenizer:
 
 
 def save(
-    directory: Path, tokenizer: Tokenizer, *, template: str | list[dict[str, str]] | None = TEMPLATE, **config: Any
+    directory: Path,
+    tokenizer: Tokenizer,
+    *,
+    template: str | list[dict[str, str]] | None = TEMPLATE,
+    **config: Any,
 ) -> Path:
     """A model's directory."""
     directory.mkdir(parents=True, exist_ok=True)

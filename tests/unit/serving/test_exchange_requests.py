@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,7 +24,13 @@ from picker.serving.testing import (
     request_headers,
     request_trailers,
 )
-from picker.serving.wire.extproc_pb2 import HeaderMap, HeaderValue, HttpHeaders, ProcessingRequest
+from picker.serving.wire.extproc_pb2 import (
+    HeaderMap,
+    HeaderValue,
+    HttpHeaders,
+    ProcessingRequest,
+    ProcessingResponse,
+)
 
 MODES = [mode for mode in BodyMode if mode is not BodyMode.UNTOLD]
 NOT_COLLECTED = [BodyMode.NONE, BodyMode.STREAMED]
@@ -40,22 +47,22 @@ FORGED = {
 }
 
 
-def asked(effects: list[object]) -> HttpRequest:
+def asked(effects: Sequence[object]) -> HttpRequest:
     (decide,) = [effect for effect in effects if isinstance(effect, Decide)]
     return decide.request
 
 
-def kinds(effects: list[object]) -> list[str | None]:
+def kinds(effects: Sequence[object]) -> list[str | None]:
     return [effect.message.WhichOneof("response") for effect in effects if isinstance(effect, Send)]
 
 
-def assert_decision(response: object, picked: Picked = PICKED) -> None:
-    common = common_of(response)  # type: ignore[arg-type]
-    written = headers_set(response)  # type: ignore[arg-type]
+def assert_decision(response: ProcessingResponse, picked: Picked = PICKED) -> None:
+    common = common_of(response)
+    written = headers_set(response)
     assert written[DESTINATION_HEADER] == picked.destination
     assert written[BOOKING_HEADER] == picked.booking_id
     assert common.clear_route_cache
-    fields = response.dynamic_metadata.fields  # type: ignore[attr-defined]
+    fields = response.dynamic_metadata.fields
     assert fields["envoy.lb"].struct_value.fields[DESTINATION_HEADER].string_value == picked.destination
 
 
@@ -69,7 +76,7 @@ def test_a_buffered_body_waits_for_an_empty_headers_answer_and_is_answered_with_
     assert not headers_set(empty)
     assert not common_of(empty).clear_route_cache
     assert not empty.HasField("dynamic_metadata")
-    request = asked(gateway.request_body(b'{"a":1}'))  # type: ignore[arg-type]
+    request = asked(gateway.request_body(b'{"a":1}'))
     assert (request.body, request.complete, request.headers[":path"]) == (b'{"a":1}', True, "/v1/completions")
     (decision,) = answers(gateway.decided())
     assert decision.WhichOneof("response") == "request_body"
@@ -80,21 +87,21 @@ def test_a_buffered_body_waits_for_an_empty_headers_answer_and_is_answered_with_
 def test_a_cut_body_is_said_to_be_cut() -> None:
     gateway = Gateway(mode=BodyMode.BUFFERED_PARTIAL)
     gateway.request_headers({**POST, "content-length": "9000"})
-    assert not asked(gateway.request_body(b"{", end=False)).complete  # type: ignore[arg-type]
+    assert not asked(gateway.request_body(b"{", end=False)).complete
 
 
 def test_a_partial_mode_body_that_is_all_there_is_complete_though_trailers_follow() -> None:
     gateway = Gateway(mode=BodyMode.BUFFERED_PARTIAL)
     gateway.request_headers({**POST, "content-length": "2"})
-    assert asked(gateway.request_body(b"{}", end=False)).complete  # type: ignore[arg-type]
+    assert asked(gateway.request_body(b"{}", end=False)).complete
 
 
 def test_a_buffered_body_is_decided_though_trailers_follow_it() -> None:
     gateway = Gateway(mode=BodyMode.BUFFERED)
     gateway.request_headers()
-    assert asked(gateway.request_body(b"{}", end=False)).complete  # type: ignore[arg-type]
-    assert kinds(gateway.decided()) == ["request_body"]  # type: ignore[arg-type]
-    assert kinds(gateway.send(request_trailers())) == ["request_trailers"]  # type: ignore[arg-type]
+    assert asked(gateway.request_body(b"{}", end=False)).complete
+    assert kinds(gateway.decided()) == ["request_body"]
+    assert kinds(gateway.send(request_trailers())) == ["request_trailers"]
 
 
 def test_full_duplex_answers_nothing_before_the_end_of_the_body() -> None:
@@ -102,7 +109,7 @@ def test_full_duplex_answers_nothing_before_the_end_of_the_body() -> None:
     assert gateway.request_headers() == []
     assert gateway.request_body(b"", end=False) == []
     assert gateway.request_body(b"{", end=False) == []
-    assert asked(gateway.request_body(b"}")).body == b"{}"  # type: ignore[arg-type]
+    assert asked(gateway.request_body(b"}")).body == b"{}"
 
 
 def test_full_duplex_answers_headers_with_the_decision_then_gives_the_body_back() -> None:
@@ -136,9 +143,9 @@ def test_trailers_end_a_full_duplex_body_in_place_of_an_end_of_stream(body: byte
     gateway = Gateway(mode=BodyMode.FULL_DUPLEX_STREAMED)
     gateway.request_headers()
     gateway.request_body(body, end=False)
-    assert asked(gateway.send(request_trailers())).body == body  # type: ignore[arg-type]
+    assert asked(gateway.send(request_trailers())).body == body
     effects = gateway.decided()
-    assert kinds(effects) == ["request_headers", *["request_body"] * bool(body), "request_trailers"]  # type: ignore[arg-type]
+    assert kinds(effects) == ["request_headers", *["request_body"] * bool(body), "request_trailers"]
     for answer in answers(effects)[1:-1]:
         assert not common_of(answer).body_mutation.streamed_response.end_of_stream
 
@@ -146,7 +153,7 @@ def test_trailers_end_a_full_duplex_body_in_place_of_an_end_of_stream(body: byte
 @pytest.mark.parametrize("mode", list(BodyMode))
 def test_a_request_without_a_body_is_decided_on_its_headers_in_every_mode(mode: BodyMode) -> None:
     gateway = Gateway(mode=mode)
-    request = asked(gateway.request_headers({":method": "GET", ":path": "/v1/models"}, end=True))  # type: ignore[arg-type]
+    request = asked(gateway.request_headers({":method": "GET", ":path": "/v1/models"}, end=True))
     assert request.body is None
     (decision,) = answers(gateway.decided())
     assert decision.WhichOneof("response") == "request_headers"
@@ -156,7 +163,7 @@ def test_a_request_without_a_body_is_decided_on_its_headers_in_every_mode(mode: 
 @pytest.mark.parametrize("mode", NOT_COLLECTED)
 def test_a_body_that_is_not_shown_in_time_is_not_waited_for(mode: BodyMode) -> None:
     gateway = Gateway(mode=mode)
-    assert asked(gateway.request_headers()).body is None  # type: ignore[arg-type]
+    assert asked(gateway.request_headers()).body is None
     (decision,) = answers(gateway.decided())
     assert_decision(decision)
 
@@ -175,7 +182,7 @@ def test_pieces_sent_ahead_of_the_decision_are_answered_after_it() -> None:
     gateway.request_headers()
     assert gateway.request_body(b"x", end=False) == []
     assert gateway.request_body(b"y") == []
-    assert kinds(gateway.decided()) == ["request_headers", "request_body", "request_body"]  # type: ignore[arg-type]
+    assert kinds(gateway.decided()) == ["request_headers", "request_body", "request_body"]
     assert gateway.budget.held == 0
 
 
@@ -194,7 +201,7 @@ def test_without_a_named_mode_a_body_sent_unasked_means_full_duplex() -> None:
     gateway = Gateway()
     assert gateway.request_headers() == []
     gateway.request_body(b"{", end=False)
-    asked(gateway.request_body(b"}"))  # type: ignore[arg-type]
+    asked(gateway.request_body(b"}"))
     headers, body = answers(gateway.decided())
     assert_decision(headers)
     assert common_of(body).body_mutation.streamed_response.end_of_stream
@@ -206,7 +213,7 @@ def test_without_a_named_mode_and_without_a_body_the_headers_are_answered_before
     gateway = Gateway()
     gateway.request_headers()
     assert gateway.wait(GUESS_SECONDS / 2) == []
-    assert asked(gateway.wait(GUESS_SECONDS / 2)).body is None  # type: ignore[arg-type]
+    assert asked(gateway.wait(GUESS_SECONDS)).body is None
     (decision,) = answers(gateway.decided())
     assert_decision(decision)
     assert gateway.counts.modes_guessed == 1
@@ -236,8 +243,8 @@ def test_after_a_guess_a_slow_full_duplex_body_is_given_back() -> None:
 
 def test_a_setting_overrides_the_mode_that_the_gateway_names() -> None:
     gateway = Gateway(mode=BodyMode.NONE, limits=Limits(1 << 20, 60, 600, mode=BodyMode.BUFFERED))
-    assert kinds(gateway.request_headers()) == ["request_headers"]  # type: ignore[arg-type]
-    asked(gateway.request_body(b"{}"))  # type: ignore[arg-type]
+    assert kinds(gateway.request_headers()) == ["request_headers"]
+    asked(gateway.request_body(b"{}"))
 
 
 @pytest.mark.parametrize("direction", ["request_body_mode", "response_body_mode"])
@@ -312,7 +319,7 @@ def test_headers_are_read_from_raw_bytes_or_text_by_lower_case_name() -> None:
     message = ProcessingRequest(
         request_headers=HttpHeaders(headers=HeaderMap(headers=pairs), end_of_stream=True)
     )
-    read = asked(Gateway().send(message)).headers  # type: ignore[arg-type]
+    read = asked(Gateway().send(message)).headers
     assert read == {"x-text": "text", "x-raw": "raw", "x-twice": "last", "x-odd": "\ufffd"}
 
 
@@ -343,14 +350,14 @@ def test_the_subset_hint_is_read_from_text_or_list_and_never_widens(
 ) -> None:
     message = request_headers(end=True)
     message.metadata_context.filter_metadata[SUBSET_NAMESPACE].update({SUBSET_KEY: hint})  # type: ignore[dict-item]
-    assert asked(Gateway().send(message)).subset == subset  # type: ignore[arg-type]
+    assert asked(Gateway().send(message)).subset == subset
 
 
 def test_without_a_subset_hint_the_whole_pool_is_allowed() -> None:
-    assert asked(Gateway().request_headers(end=True)).subset is None  # type: ignore[arg-type]
+    assert asked(Gateway().request_headers(end=True)).subset is None
     message = request_headers(end=True)
     message.metadata_context.filter_metadata["envoy.lb"].update({"other": "x"})
-    assert asked(Gateway().send(message)).subset is None  # type: ignore[arg-type]
+    assert asked(Gateway().send(message)).subset is None
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------
@@ -403,7 +410,7 @@ def test_a_body_that_grows_too_large_is_refused_once_and_its_memory_is_free(mode
 def test_a_body_of_exactly_the_limit_is_served() -> None:
     gateway = Gateway(mode=BodyMode.FULL_DUPLEX_STREAMED)
     gateway.request_headers({**POST, "content-length": str(LIMITS.max_body)})
-    assert len(asked(gateway.request_body(b"x" * LIMITS.max_body)).body or b"") == LIMITS.max_body  # type: ignore[arg-type]
+    assert len(asked(gateway.request_body(b"x" * LIMITS.max_body)).body or b"") == LIMITS.max_body
 
 
 def test_a_body_that_the_memory_of_all_streams_cannot_hold_is_answered_429() -> None:

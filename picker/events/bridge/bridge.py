@@ -1,0 +1,274 @@
+"""The bridge at work: one engine's stream in, clean events on NATS out, and answers for replicas that missed some.
+
+Whatever breaks the engine's stream beyond repair (a restart, batches that no replay returns) begins a new life: a new epoch, first
+a ``cleared``, then what can be rebuilt. NATS away changes nothing here: numbers go on, and replicas ask when they see the gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from nats.aio.msg import Msg
+
+from picker.events.bridge.continuity import Position, contiguous
+from picker.events.bridge.dialect import Frames
+from picker.events.bridge.ranks import Outgoing, Ranks
+from picker.events.bridge.sources import Connected, Disconnected, EngineFeed
+from picker.events.link import Link, Wish
+from picker.events.records import Epoch, Fault, decode_ask
+from picker.events.subjects import ROOT
+from picker.settings import BridgeSettings, EventSettings
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS: Final = 2.0
+PROBE_FIRST_SECONDS: Final = 1.0
+PROBE_SECONDS: Final = 10.0
+"""An idle engine is asked whether something was lost: a lost last batch shows itself in no later number."""
+TRIES: Final = 3
+MAX_HOLES: Final = 8
+REBUILD_TURN: Final = 16
+READY_SECONDS: Final = 3.0
+WAITING_ASKS: Final = 256
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to the stream as a whole."""
+
+    lives: int = 0
+    """Epochs begun: the start, restarts of the engine, and losses that no replay could mend."""
+    restarts: int = 0
+    gaps: int = 0
+    lost: int = 0
+    """Times that batches were lost for good."""
+    bad_asks: int = 0
+
+
+class Bridge:
+    """One engine's bridge. ``run`` works until cancelled.
+
+    Args:
+        events: where NATS is.
+        settings: the engine's sockets and name.
+        pool: ``namespace/name``.
+        block_size: tokens per block of the pool.
+        clock: monotonic seconds.
+        wall: nanoseconds since 1970, for epochs alone.
+
+    Raises:
+        ValueError: a setting cannot work; the text names it.
+    """
+
+    def __init__(
+        self,
+        events: EventSettings,
+        settings: BridgeSettings,
+        *,
+        pool: str,
+        block_size: int,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        if not settings.bridge_worker:
+            raise ValueError("PICKER_BRIDGE_WORKER: needed: host:port of the engine as the gateway reaches it")
+        if not events.nats_url.get_secret_value():
+            raise ValueError("PICKER_NATS_URL: needed: nats://host:port of the server that carries KV events")
+        self.counts = Counts()
+        self.link = Link(events, name=f"bridge {settings.bridge_worker}", clock=clock, opened=self._opened)
+        self.feed = EngineFeed(settings.bridge_events, settings.bridge_replay, clock=clock)
+        self.ranks = Ranks(
+            settings.bridge_worker,
+            pool=pool,
+            first=settings.bridge_rank,
+            block_size=block_size,
+            keep=settings.bridge_buffer,
+            piece_bytes=lambda: min(settings.bridge_snapshot_bytes, self.link.max_payload),
+        )
+        self.synced = asyncio.Event()
+        """Set once the first attempt to learn the engine's state is over."""
+        self._clock = clock
+        self._wall = wall
+        self._position = Position()
+        self._started = wall()
+        self._engine = 0
+        self._heard: set[int] = set()
+        self._sent_at = 0.0
+        self._probe_at = 0.0
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Bridge until cancelled. ``ready`` is called once engine and NATS are there, or after a few seconds without them."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.feed.run(), name="engine feed")
+            tasks.create_task(self.link.run(), name="nats link")
+            tasks.create_task(self._follow(), name="follow engine")
+            tasks.create_task(self._beat(), name="beat")
+            tasks.create_task(self._say_ready(ready), name="say ready")
+
+    async def _say_ready(self, ready: Callable[[], None]) -> None:
+        deadline = self._clock() + READY_SECONDS
+        while self._clock() < deadline and not (self.synced.is_set() and self.link.connected):
+            await asyncio.sleep(0.02)
+        ready()
+
+    async def _follow(self) -> None:
+        """Take what the engine does, one thing after the other."""
+        await self._begin(aside=False)
+        while True:
+            item = await self.feed.next(0.5)
+            if isinstance(item, Connected):
+                await self._reconnected()
+            elif isinstance(item, Disconnected):
+                log.warning("the engine's events are away")
+                if not self.feed.replays:
+                    await self._begin(aside=False)
+            elif isinstance(item, Frames):
+                await self._live(item)
+                self._probe_at = self._clock() + PROBE_SECONDS
+            elif self.feed.connected and self.feed.replays and self._clock() >= self._probe_at:
+                await self._check()
+                self._probe_at = self._clock() + PROBE_SECONDS
+            self.ranks.expire(self._clock())
+
+    async def _reconnected(self) -> None:
+        """The engine is there, maybe another life of it."""
+        if self.feed.replays and not await self._check():
+            await self._rebuild()
+        self._probe_at = self._clock() + PROBE_FIRST_SECONDS
+        log.info("the engine's events are there", epoch=self.ranks.epoch, applied=self._position.applied)
+        self.synced.set()
+
+    async def _live(self, message: Frames) -> None:
+        """One message of the engine's stream."""
+        verdict = self._position.judge(message)
+        if verdict == "restart":
+            self.counts.restarts += 1
+            log.warning("the engine restarted: its numbers went back", sequence=message.sequence)
+            await (self._rebuild() if self.feed.replays else self._begin(aside=False))
+            verdict = self._position.again(message)
+        elif verdict == "gap" or (verdict == "first" and message.sequence > 0):
+            self.counts.gaps += 1
+            if self.feed.replays:
+                await (self._check() if verdict == "gap" else self._rebuild())
+            verdict = self._position.again(message)
+        if verdict == "gap":
+            self.counts.lost += 1
+            log.warning("batches of the engine are lost", after=self._position.applied, before=message.sequence)
+            await self._begin(aside=False)
+            verdict = self._position.again(message)
+        if verdict != "old":
+            if verdict == "first" and message.sequence == 0:
+                self.ranks.complete()
+            await self._apply(message)
+
+    async def _apply(self, message: Frames) -> None:
+        self._position.advance(message)
+        await self._send(self.ranks.apply(message.payload, self._clock()))
+
+    async def _begin(self, *, aside: bool) -> None:
+        """A new life: every rank is empty, and nothing proves yet that it is complete."""
+        self.counts.lives += 1
+        self._position.reset()
+        self._engine = max(self._engine + 1, self._wall())
+        await self._send(self.ranks.begin(Epoch(self._started, self._engine), aside=aside))
+
+    async def _check(self) -> bool:
+        """Ask the engine for what follows the last applied batch; another life is rebuilt. Whether we are level with it."""
+        if self._position.applied is None:
+            await self._rebuild()
+            return True
+        tries = 0
+        while tries < TRIES:
+            joined = self._position.join(await self.feed.replay(self._position.applied))
+            if joined.life == "other":
+                self.counts.restarts += 1
+                await self._rebuild()
+                return True
+            for number, batch in enumerate(joined.batches):
+                await self._apply(batch)
+                if number % REBUILD_TURN == 0:
+                    await asyncio.sleep(0)
+            if joined.whole:
+                return True
+            tries = 0 if joined.batches else tries + 1
+        return False
+
+    async def _rebuild(self) -> None:
+        """Learn the engine's state from all that it can play back; tell it when done."""
+        await self._begin(aside=True)
+        complete = await self._play_back()
+        if not complete:
+            log.warning("the engine's past is not known to its beginning: this worker is partial")
+        await self._send(self.ranks.end_aside(partial=not complete))
+
+    async def _play_back(self) -> bool:
+        """Apply every batch that the engine still has. Whether that is all since its start."""
+        complete, tries, holes, start = True, 0, 0, 0
+        while tries < TRIES and holes < MAX_HOLES:
+            replay = await self.feed.replay(start)
+            batches = [batch for batch in replay.batches if batch.sequence >= start]
+            if batches and self._position.applied is None and batches[0].sequence > start:
+                # Older batches are gone from the engine's buffer, or were dropped on the way.
+                complete = False
+                start = batches[0].sequence
+            follow = contiguous(batches, start)
+            for number, batch in enumerate(follow):
+                await self._apply(batch)
+                if number % REBUILD_TURN == 0:
+                    await asyncio.sleep(0)
+            start += len(follow)
+            if replay.ended and len(follow) == len(batches):
+                return complete
+            tries = 0 if follow else tries + 1
+            if tries == TRIES and len(batches) > len(follow):
+                # A hole that no try has filled: begin behind it.
+                self.counts.lost += 1
+                complete, tries, holes = False, 0, holes + 1
+                start = batches[len(follow)].sequence
+                self.ranks.forget()
+                self._position.reset()
+        return False
+
+    async def _send(self, outgoing: list[Outgoing]) -> None:
+        for item in outgoing:
+            if await self.link.send(item.subject, item.data):
+                self._sent_at = self._clock()
+        await self._listen()
+
+    async def _listen(self) -> None:
+        """Answer for every rank that is known by now."""
+        for number, rank in self.ranks.by_rank.items():
+            if number not in self._heard:
+                self._heard.add(number)
+                subject = self.ranks.subjects.asks(rank.worker)
+                await self.link.keep(Wish(subject, self._answerer(number), WAITING_ASKS, 1024 * 1024))
+
+    def _answerer(self, number: int) -> Callable[[Msg], object]:
+        async def asked(message: Msg) -> None:
+            ask = decode_ask(message.data)
+            # A reply that points into our own subjects would make the bridge speak where it must not.
+            if isinstance(ask, Fault) or not message.reply or message.reply.startswith(ROOT):
+                self.counts.bad_asks += 1
+                return
+            async for piece in self.ranks.by_rank[number].publisher.answers(ask):
+                if not await self.link.send(message.reply, piece):
+                    return
+
+        return asked
+
+    async def _opened(self) -> None:
+        """NATS is there (again): say how far we are, so that replicas see what they missed."""
+        for item in self.ranks.beats():
+            await self.link.send(item.subject, item.data)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS / 4)
+            if self.link.connected and self._clock() - self._sent_at >= BEAT_SECONDS:
+                self._sent_at = self._clock()
+                await self._send(self.ranks.beats())

@@ -1,0 +1,31 @@
+-- A heartbeat: keep serving time, renew this owner's lease, lapse the silent, reap one slice.
+-- ARGV from 9: info (JSON), slice, "1" to join
+-- Gives: version, lapsed owners, reaped, more to reap, rebased, returned, owners with their values
+local passed=server-skew-last
+local rebased=0
+if passed>=0 and passed<=longest then
+  last=last+passed
+else
+  rebased=1
+  local before=last
+  if passed>0 then last=last+BEAT end
+  skew=server-last
+  if before>=hold then hold=last+LEASE end
+end
+now=last
+call('HSET',meta,'last',whole(last),'skew',whole(skew),'hold',whole(hold))
+local joining=ARGV[11]=='1'
+local n,was=grant(ME,joining and '0' or EPOCH)
+local rebooked=string.match(call('HGET',owners,ME),'^%d+ (%d+)')
+call('HSET',owners,ME,n..' '..rebooked..' '..ARGV[9])
+call('ZADD',leases,whole(now+LEASE),ME)
+local lapsed={}
+if last>=hold then
+  lapsed=call('ZRANGEBYSCORE',leases,'-inf',whole(now),'LIMIT',0,64)
+  for _,owner in ipairs(lapsed) do
+    lapse(owner,string.match(call('HGET',owners,owner) or '0','^%d+'),'lease')
+  end
+end
+local reaped,more=reap(tonumber(ARGV[10]))
+local top=call('XREVRANGE',stream,'+','-','COUNT',1)
+return {top[1][1],lapsed,reaped,more,rebased,(was or joining) and 0 or 1,call('HGETALL',owners)}

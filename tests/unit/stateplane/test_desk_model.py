@@ -1,0 +1,267 @@
+"""Replicas' claims against the ledger, over a network that loses, delays and reorders: they always end up agreeing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stateplane.booking import (
+    NOTHING,
+    Amount,
+    Booking,
+    Cause,
+    Change,
+    Outcome,
+    Owner,
+    Rules,
+    State,
+)
+from stateplane.calls import Adjust, Book, Call, Drain, Move, Reclaim, Release
+from stateplane.claims import Claims
+from stateplane.ledger import Ledger
+from stateplane.view import View
+
+RULES = Rules(lease=3.0, heartbeat=1.0, drain=5.0, tombstone=60.0)
+WORKERS = ("w1", "w2", "w3")
+
+
+def ask(ledger: Ledger, owner: Owner, call: Call, now: int) -> Outcome:
+    match call:
+        case Book(booking):
+            return ledger.book(owner, booking, now=now)
+        case Move(id_, term, op, worker, amount):
+            return ledger.move(owner, id_, term=term, op=op, worker=worker, amount=amount, now=now)
+        case Adjust(id_, term, op, amount):
+            return ledger.adjust(owner, id_, term=term, op=op, amount=amount, now=now)
+        case Drain(id_, term, op, cause, seconds):
+            return ledger.drain(owner, id_, term=term, op=op, cause=cause, seconds=seconds, now=now)
+        case Reclaim(id_):
+            return ledger.reclaim(owner, id_, now=now)
+        case Release(id_, cause, term):
+            return ledger.release(id_, cause, term=term, now=now)
+
+
+def summed(view: View) -> dict[str, Amount]:
+    sums: dict[str, Amount] = {}
+    for booking in view.bookings().values():
+        sums[booking.worker] = sums.get(booking.worker, NOTHING) + booking.amount
+    return {worker: amount for worker, amount in sums.items() if amount != NOTHING}
+
+
+@dataclass
+class Replica:
+    owner: Owner
+    claims: Claims
+    view: View
+    flying: list[tuple[str, Call, Outcome | None]] = field(default_factory=list)
+    feed: list[Change] = field(default_factory=list)
+    epoch: int = 0
+    live: dict[str, str] = field(default_factory=dict)
+    """Bookings whose stream this replica holds, and the worker they are on."""
+
+
+class World:
+    """Some replicas, one ledger, a clock, and a network whose every step the test chooses."""
+
+    def __init__(self, replicas: int) -> None:
+        self.now = 1000.0
+        self.ledger = Ledger(RULES, now=self.ms)
+        self.minted = 0
+        self.ended: set[str] = set()
+        self.replicas = [self._replica(n) for n in range(replicas)]
+        for replica in self.replicas:
+            self.join(replica)
+
+    @property
+    def ms(self) -> int:
+        return round(self.now * 1000)
+
+    def _replica(self, n: int) -> Replica:
+        owner, view = Owner(f"r{n}", "x"), View(lease=4.0)
+        return Replica(owner, Claims(owner, view, rules=RULES, capacity=1000), view)
+
+    def publish(self) -> None:
+        for change in self.ledger.take():
+            for replica in self.replicas:
+                replica.feed.append(change)
+
+    def join(self, replica: Replica) -> None:
+        replica.claims.beating()
+        beat = self.ledger.join(replica.owner, {}, now=self.ms)
+        self.publish()
+        replica.epoch = self.ledger.epoch
+        self.resync(replica)
+        replica.view.members_seen(beat.members, self.now)
+        replica.claims.beat(beat.version, self.now)
+
+    def resync(self, replica: Replica) -> None:
+        replica.feed.clear()
+        replica.claims.fold(self.ledger.snapshot(now=self.ms), self.now)
+
+    def beat(self, replica: Replica) -> None:
+        if replica.epoch != self.ledger.epoch:
+            self.join(replica)
+        else:
+            replica.claims.beating()
+            beat = self.ledger.beat(replica.owner, {}, now=self.ms)
+            self.publish()
+            replica.view.members_seen(beat.members, self.now)
+            replica.claims.beat(beat.version, self.now)
+        if not replica.claims.owing:
+            self.ledger.rebooked(replica.owner, now=self.ms)
+            self.publish()
+
+    def send(self, replica: Replica, fate: str) -> bool:
+        """One call leaves: ``ok`` answers later, ``lost`` never arrives, ``silent`` arrives, unanswered."""
+        booking_id = replica.claims.outbox.take()
+        if booking_id is None:
+            return False
+        call = replica.claims.begin(booking_id, self.now)
+        if call is None:
+            return True
+        if fate == "lost" or replica.epoch != self.ledger.epoch:
+            replica.flying.append((booking_id, call, None))
+            return True
+        outcome = ask(self.ledger, replica.owner, call, self.ms)
+        self.publish()
+        replica.flying.append((booking_id, call, None if fate == "silent" else outcome))
+        return True
+
+    def land(self, replica: Replica, index: int) -> None:
+        if not replica.flying:
+            return
+        booking_id, call, outcome = replica.flying.pop(index % len(replica.flying))
+        if outcome is None:
+            replica.claims.unanswered(booking_id, call, self.now)
+        else:
+            replica.claims.answered(booking_id, call, outcome, self.now)
+
+    def hear(self, replica: Replica, count: int) -> None:
+        for _ in range(min(count, len(replica.feed))):
+            change = replica.feed.pop(0)
+            if change.version.epoch != replica.epoch or not replica.claims.hear(change, self.now):  # type: ignore[union-attr]
+                replica.feed.insert(0, change)
+                return
+
+    def restart(self, *, lose: bool) -> None:
+        self.ledger.restart(now=self.ms, lose=lose)
+        for replica in self.replicas:
+            replica.feed.clear()
+
+    def settle(self) -> None:
+        """The network heals and time goes on for a little: everything that can be told is told."""
+        for _ in range(8):
+            for replica in self.replicas:
+                self.beat(replica)
+                while replica.flying:
+                    self.land(replica, 0)
+                while self.send(replica, "ok"):
+                    while replica.flying:
+                        self.land(replica, 0)
+            for replica in self.replicas:
+                self.hear(replica, 100_000)
+            self.now += 0.25
+            self.check()
+
+    def check(self) -> None:
+        for replica in self.replicas:
+            assert dict(replica.view.loads()) == summed(replica.view)
+            for booking_id, worker in replica.live.items():
+                if booking_id in self.ended:
+                    continue
+                shown = replica.view.booking(booking_id)
+                assert shown is not None, f"{replica.owner} lost {booking_id}"
+                assert shown.owner != replica.owner or shown.superseded or shown.worker == worker
+
+
+def plain(booking: Booking) -> Booking:
+    return replace(booking, drain_left=None)
+
+
+AMOUNTS = st.builds(Amount, st.integers(0, 500), st.integers(0, 50), st.just(1))
+
+
+def acts(world: World, draw: Callable[[st.SearchStrategy[object]], object]) -> None:
+    replica: Replica = draw(st.sampled_from(world.replicas))  # type: ignore[assignment]
+    everything = sorted({id_ for one in world.replicas for id_ in one.view.bookings()})
+    mine = sorted(replica.live)
+    act = draw(st.sampled_from([
+        "book", "book", "book", "adjust", "serve", "lose", "end", "end", "foreign", "alive", "send", "send", "send",
+        "lost", "silent", "land", "land", "hear", "hear", "beat", "beat", "resync", "time", "pause", "restart", "keep",
+    ]))  # fmt: skip
+    now, claims = world.now, replica.claims
+    if act == "book":
+        world.minted += 1
+        id_, worker = f"b{world.minted}", str(draw(st.sampled_from(WORKERS)))
+        key = str(draw(st.sampled_from(["", "", "k1", "k2"])))
+        claims.book(id_, key=key, worker=worker, amount=draw(AMOUNTS), now=now)  # type: ignore[arg-type]
+        replica.live[id_] = worker
+    elif act in ("adjust", "serve", "lose", "end") and mine:
+        id_ = str(draw(st.sampled_from(mine)))
+        if act == "adjust":
+            claims.adjust(id_, draw(AMOUNTS), now)  # type: ignore[arg-type]
+        elif act == "serve":
+            worker = str(draw(st.sampled_from(WORKERS)))
+            claim = claims.holds(id_)
+            claims.serve(id_, worker, draw(AMOUNTS), now)  # type: ignore[arg-type]
+            if claim is not None and id_ in claims:
+                replica.live[id_] = worker
+        elif act == "lose":
+            claims.lose(id_, Cause.BROKEN, now)
+            del replica.live[id_]
+        else:
+            claims.end(id_, Cause.ENDED, now)
+            del replica.live[id_]
+            world.ended.add(id_)
+    elif act in ("foreign", "alive") and everything:
+        id_ = str(draw(st.sampled_from(everything)))
+        if act == "foreign":
+            claims.end(id_, Cause.LOGGED, now)
+            world.ended.add(id_)
+        else:
+            claims.alive([id_], now)
+    elif act == "send":
+        world.send(replica, "ok")
+    elif act in ("lost", "silent"):
+        world.send(replica, str(act))
+    elif act == "land":
+        world.land(replica, int(draw(st.integers(0, 5))))  # type: ignore[call-overload]
+    elif act == "hear":
+        world.hear(replica, int(draw(st.integers(1, 10))))  # type: ignore[call-overload]
+    elif act == "beat":
+        world.beat(replica)
+    elif act == "resync" and replica.epoch == world.ledger.epoch:
+        world.resync(replica)
+    elif act in ("time", "pause"):
+        world.now += 0.3 if act == "time" else 1.4
+    elif act in ("restart", "keep"):
+        world.restart(lose=act == "restart")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data(), st.integers(1, 3), st.integers(1, 60))
+def test_views_and_plane_agree_after_any_order_of_operations_and_faults(
+    data: st.DataObject, replicas: int, steps: int
+) -> None:
+    world = World(replicas)
+    for _ in range(steps):
+        acts(world, data.draw)
+        world.check()
+    world.settle()
+    standing = {booking.id: plain(booking) for booking in world.ledger.snapshot(now=world.ms).bookings}
+    for replica in world.replicas:
+        assert {id_: plain(one) for id_, one in replica.view.bookings().items() if "~" not in id_} == {
+            id_: one for id_, one in standing.items() if "~" not in id_
+        }
+        for id_, worker in replica.live.items():
+            if id_ in world.ended:
+                continue
+            booking = standing[id_]
+            assert booking.superseded or booking.owner != replica.owner or (
+                booking.worker == worker and booking.state is State.ACTIVE
+            )
+    for id_ in world.ended:
+        assert id_ not in standing
