@@ -29,12 +29,12 @@ from picker.membership import Membership
 from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Need, Readiness
-from picker.requests.tokens import Tokens
-from picker.serving.server import Server
-from picker.settings import Settings
+from picker.serving.server import PortError, Server
+from picker.serving.tls import TlsError
+from picker.settings import Settings, SettingsError
 from picker.status import Status
 from picker.underway import Underway
-from picker.wiring import open_desk, open_peer_source, open_worker_source
+from picker.wiring import open_desk, open_peer_source, open_tokens, open_worker_source
 from picker.workers.registry import Registry
 from picker.workers.scrape import Scraper
 from stateplane.booking import Owner
@@ -66,7 +66,7 @@ class Replica:
         self.registry = Registry(stale_seconds=settings.workers.report_stale_seconds)
         self.scraper = Scraper(self.registry, settings.workers, clock=clock)
         self.pool = WorkerPool(self.registry, block_size=settings.price.block_size)
-        self.tokens = Tokens(settings.requests)
+        self.tokens = open_tokens(settings)
         self.desk = open_desk(settings, self.owner, clock=clock)
         self.underway = Underway(self.desk, known=self._knows_address, clock=clock)
         self.subscriber = Subscriber(
@@ -149,13 +149,27 @@ class Replica:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        await self.admin.start()
         try:
-            await self.server.start()
+            await self._listen()
             await self.desk.start()
             return await self._serve()
         finally:
             await self._close()
+
+    async def _listen(self) -> None:
+        """Open the ports.
+
+        Raises:
+            SettingsError: a port is taken, or the certificate cannot be used.
+        """
+        try:
+            await self.admin.start()
+        except OSError as error:
+            raise SettingsError([f"PICKER_METRICS_PORT: cannot listen: {error}"]) from error
+        try:
+            await self.server.start()
+        except (PortError, TlsError) as error:
+            raise SettingsError([str(error)]) from error
 
     def _signalled(self) -> None:
         if self._stop.is_set():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from discovery.backends import open_peers, open_workers
 from discovery.source import DiscoveryError, PeerSource, WorkerSource
+from picker.requests.tokens import Tokens
 from picker.settings import Settings, SettingsError
 from stateplane.backends import open_plane
 from stateplane.booking import Owner, Rules
@@ -69,6 +70,18 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
         capacity=plane.plane_outbox,
         timeout=plane.plane_timeout_seconds,
     )
+
+
+def open_tokens(settings: Settings) -> Tokens:
+    """The tokenizers; nothing is loaded yet.
+
+    Raises:
+        SettingsError: the list of tokenizers cannot be read.
+    """
+    try:
+        return Tokens(settings.requests)
+    except ValueError as error:
+        raise SettingsError([f"PICKER_TOKENIZERS: {error}"]) from error
 
 
 def open_worker_source(settings: Settings) -> WorkerSource:

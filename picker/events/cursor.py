@@ -1,4 +1,5 @@
-"""How far a replica has followed one worker's events: what to apply, what to keep for later, when to ask. No I/O.
+"""
+How far a replica has followed one worker's events: what to apply, what to keep for later, when to ask. No I/O.
 
 A number that is not above the last one is old news; the next one is applied; any other shows a gap, and what arrives meanwhile
 is kept (bounded) until an answer of the bridge closes it. A ``cleared`` needs no past: after it the state is known. An epoch

@@ -1,4 +1,5 @@
-"""One connection to NATS that comes back by itself.
+"""
+One connection to NATS that comes back by itself.
 
 The server may be away at the start or later, freeze or be replaced: the link connects anew within fractions of a second and
 calls ``opened`` each time, first and later alike, with all subscriptions in place. Nothing is kept for a server that is away:
@@ -57,13 +58,15 @@ class Wish:
 
 
 class Link:
-    """A connection to NATS, as one part of the process holds it.
+    """
+    A connection to NATS, as one part of the process holds it.
 
     Args:
         settings: where the server is, and with which credentials.
         name: how the connection is called in the server's monitoring.
         clock: monotonic seconds.
         opened: called after each connect, subscriptions in place; it must not block for long.
+
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class Link:
         self._clock = clock
         self._opened = opened
         self._wishes: list[Wish] = []
+        self._held: set[int] = set()
+        """Which of the wishes, by their place, the present client holds; it renews those by itself."""
         self._client: Client | None = None
         self._said_away = False
 
@@ -99,8 +104,8 @@ class Link:
     async def keep(self, wish: Wish) -> None:
         """Hold this subscription from now on, over every reconnect."""
         self._wishes.append(wish)
-        if self._client is not None and self._client.is_connected:
-            await self._subscribe(self._client, wish)
+        if self.connected:
+            await self._subscribe_all()
 
     async def send(self, subject: str, data: bytes, *, reply: str = "") -> bool:
         """Publish; whether the message went to the connection. Never raises, never waits for a server that is away."""
@@ -147,15 +152,13 @@ class Link:
         """Connect and stay until this client is of no more use."""
         client, closed = Client(), asyncio.Event()
         self._client = client
+        self._held.clear()
 
         async def on_closed() -> None:
             closed.set()
 
         try:
             await client.connect(**self._options(on_closed))
-            for wish in self._wishes:
-                await self._subscribe(client, wish)
-            await client.flush(timeout=CONNECT_SECONDS)
             await self._up()
         except (nats.errors.Error, OSError, TimeoutError, ValueError, ImportError) as error:
             # ImportError: credentials files need the `nkeys` package, which the client loads when it meets one.
@@ -188,13 +191,22 @@ class Link:
             "closed_cb": on_closed,
         }
 
-    async def _subscribe(self, client: Client, wish: Wish) -> None:
-        await client.subscribe(
-            wish.subject,
-            cb=wish.handler,
-            pending_msgs_limit=wish.most_messages,
-            pending_bytes_limit=wish.most_bytes,
-        )
+    async def _subscribe_all(self) -> None:
+        client = self._client
+        for place, wish in enumerate(self._wishes):
+            if client is None or place in self._held:
+                continue
+            self._held.add(place)
+            try:
+                await client.subscribe(
+                    wish.subject,
+                    cb=wish.handler,
+                    pending_msgs_limit=wish.most_messages,
+                    pending_bytes_limit=wish.most_bytes,
+                )
+            except (nats.errors.Error, OSError) as error:
+                self._held.discard(place)
+                self._note(error)
 
     async def _up(self) -> None:
         self.counts.connects += 1
@@ -202,6 +214,7 @@ class Link:
         self._said_away = False
         self.last_error = ""
         log.info("nats is connected", name=self._name)
+        await self._subscribe_all()
         await self._opened()
 
     async def _down(self) -> None:
@@ -219,6 +232,9 @@ class Link:
     def _note(self, error: Exception) -> None:
         self.counts.errors += 1
         self.last_error = f"{type(error).__name__}: {error}"[:200]
+        if self._client is not None and not self._client.is_connected and self.away_since is None:
+            self.counts.disconnects += 1
+            self.away_since = self._clock()
         if self.away_since is not None:
             self._say_away()
 

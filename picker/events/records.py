@@ -1,4 +1,5 @@
-"""What travels on NATS: normalised events, questions and answers, in msgpack.
+"""
+What travels on NATS: normalised events, questions and answers, in msgpack.
 
 Every record is an array that opens with the schema number. A reader takes its own schema and the one before, ignores elements
 it does not know, and never raises: bytes that make no record come back as a ``Fault``, to be counted.
@@ -36,7 +37,8 @@ AnswerKind = Literal["events", "snapshot", "busy"]
 
 
 class Epoch(NamedTuple):
-    """One life of a source: nanoseconds since 1970 at which the bridge, and the engine as the bridge saw it, started.
+    """
+    One life of a source: nanoseconds since 1970 at which the bridge, and the engine as the bridge saw it, started.
 
     The bridge's start comes first, so that plain comparison orders epochs by age.
     """
@@ -53,7 +55,8 @@ class Fault:
 
 
 class Event(Struct, array_like=True, frozen=True):
-    """One change of what a worker holds.
+    """
+    One change of what a worker holds.
 
     ``stored`` and ``removed`` name blocks of one tier; ``cleared`` empties every tier. ``beat`` changes nothing and repeats the
     last sequence number, so that a lost last event is noticed and silence can be told from death. Numbers of an epoch rise by
@@ -100,7 +103,8 @@ class Blocks(Struct, array_like=True, frozen=True):
 
 
 class Answer(Struct, array_like=True, frozen=True):
-    """One piece of a bridge's answer; pieces count from 0 and the last one says so.
+    """
+    One piece of a bridge's answer; pieces count from 0 and the last one says so.
 
     ``events`` holds encoded events that follow each other; ``snapshot`` the whole state as of ``sequence``; ``busy`` says that the
     bridge is itself rebuilding: ask again. Once all pieces are applied, the replica is at ``sequence``.

@@ -1,4 +1,5 @@
-"""The replica's end of the events: follows every watched worker and keeps the index equal to what its bridge announces.
+"""
+The replica's end of the events: follows every watched worker and keeps the index equal to what its bridge announces.
 
 Subscribe first, then ask: the answer is covered by the stream. Each worker's position is a `Cursor`; whatever it finds missing
 is asked for in the background, a bounded number of workers at one time, with growing pauses, until the worker is let go.
@@ -137,7 +138,8 @@ class _Follower:
 
 
 class Subscriber:
-    """Follows the events of the watched workers and keeps the index.
+    """
+    Follows the events of the watched workers and keeps the index.
 
     Args:
         settings: where NATS is. An empty URL: no events; `run` then does nothing, and says so in `status`.
@@ -145,6 +147,7 @@ class Subscriber:
         index: where blocks are stored. Workers are added and dropped here as they are watched and let go.
         clock: monotonic seconds.
         on_stored: called with a worker and the blocks that it announced on its device; it must be quick. What it raises is counted.
+
     """
 
     def __init__(
@@ -213,11 +216,12 @@ class Subscriber:
     def status(self) -> Status:
         """How well the workers are followed."""
         now = self._clock()
-        away = self.link.away_since
+        connected = self.link.connected
+        away = now if self.link.away_since is None else self.link.away_since
         return Status(
             enabled=self.enabled,
-            connected=self.link.connected,
-            away_seconds=None if away is None or not self.enabled else now - away,
+            connected=connected,
+            away_seconds=None if connected or not self.enabled else now - away,
             last_error=self.link.last_error,
             waiting=len(self._queue),
             workers={name: _worker_status(follower, now) for name, follower in self._followers.items()},

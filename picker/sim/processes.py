@@ -288,6 +288,24 @@ class Children:
             await child.process.wait()
 
 
+def lives(pid: int) -> bool:
+    """Whether a process of that id runs; one that has ended and is not yet reaped does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+async def until(look: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Wait until ``look()`` is true; TimeoutError that says ``what`` did not come about."""
+    deadline = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        await asyncio.sleep(0.05)
+
+
 async def interruptible(work: Coroutine[Any, Any, T]) -> T | None:
     """Run ``work``; SIGINT, SIGTERM or SIGHUP cancels it, waits for its clean-up, and returns None."""
     task = asyncio.ensure_future(work)

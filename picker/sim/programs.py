@@ -84,6 +84,7 @@ def bridge(worker: Worker, nats_url: str, block_size: int) -> Program:
         "PICKER_BRIDGE_WORKER": worker.address,
         "PICKER_BRIDGE_EVENTS": worker.events,
         "PICKER_BRIDGE_REPLAY": worker.replay,
+        "PICKER_ADMIN_HOST": HOST,
         "PICKER_BRIDGE_ADMIN_PORT": worker.bridge_admin.rpartition(":")[2],
         "PICKER_LOG_FORMAT": "text",
     }

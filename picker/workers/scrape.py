@@ -75,8 +75,9 @@ class Scraper:
         self._group: asyncio.TaskGroup | None = None
         self._session: aiohttp.ClientSession | None = None
         suspects = max(1, settings.scrape_parallel // 4)
-        self._healthy = asyncio.Semaphore(max(1, settings.scrape_parallel - suspects))
         self._suspect = asyncio.Semaphore(suspects)
+        others = settings.scrape_parallel - suspects
+        self._healthy = asyncio.Semaphore(others) if others else self._suspect
         registry.listen(joined=self._changed, left=self._changed)
 
     async def run(self) -> None:

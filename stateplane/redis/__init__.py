@@ -1,1 +1,18 @@
 """The plane on Redis and Valkey: scripts, calls, feed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stateplane.booking import Owner, Rules
+from stateplane.redis.plane import RedisPlane
+
+
+def open_url(
+    url: str, *, pool: str, owner: Owner, rules: Rules, timeout: float, password_file: Path | None
+) -> RedisPlane:
+    """``redis://[user[:password]@]host[:port][/database]``; ``rediss://`` is the same over TLS."""
+    return RedisPlane(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)
+
+
+__all__ = ["RedisPlane", "open_url"]

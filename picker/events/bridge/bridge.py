@@ -1,4 +1,5 @@
-"""The bridge at work: one engine's stream in, clean events on NATS out, and answers for replicas that missed some.
+"""
+The bridge at work: one engine's stream in, clean events on NATS out, and answers for replicas that missed some.
 
 Whatever breaks the engine's stream beyond repair (a restart, batches that no replay returns) begins a new life: a new epoch, first
 a ``cleared``, then what can be rebuilt. NATS away changes nothing here: numbers go on, and replicas ask when they see the gap.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from nats.aio.msg import Msg
 
 from picker.events.bridge.continuity import Position, contiguous
 from picker.events.bridge.dialect import Frames
-from picker.events.bridge.ranks import Outgoing, Ranks
+from picker.events.bridge.ranks import Outgoing, Past, Ranks
 from picker.events.bridge.sources import Connected, Disconnected, EngineFeed
 from picker.events.link import Link, Wish
 from picker.events.records import Epoch, Fault, decode_ask
@@ -51,7 +52,8 @@ class Counts:
 
 
 class Bridge:
-    """One engine's bridge. ``run`` works until cancelled.
+    """
+    One engine's bridge. ``run`` works until cancelled.
 
     Args:
         events: where NATS is.
@@ -63,6 +65,7 @@ class Bridge:
 
     Raises:
         ValueError: a setting cannot work; the text names it.
+
     """
 
     def __init__(
@@ -76,7 +79,9 @@ class Bridge:
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         if not settings.bridge_worker:
-            raise ValueError("PICKER_BRIDGE_WORKER: needed: host:port of the engine as the gateway reaches it")
+            raise ValueError(
+                "PICKER_BRIDGE_WORKER: needed: host:port of the engine as the gateway reaches it"
+            )
         if not events.nats_url.get_secret_value():
             raise ValueError("PICKER_NATS_URL: needed: nats://host:port of the server that carries KV events")
         self.counts = Counts()
@@ -98,7 +103,6 @@ class Bridge:
         self._started = wall()
         self._engine = 0
         self._heard: set[int] = set()
-        self._sent_at = 0.0
         self._probe_at = 0.0
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -158,7 +162,9 @@ class Bridge:
             verdict = self._position.again(message)
         if verdict == "gap":
             self.counts.lost += 1
-            log.warning("batches of the engine are lost", after=self._position.applied, before=message.sequence)
+            log.warning(
+                "batches of the engine are lost", after=self._position.applied, before=message.sequence
+            )
             await self._begin(aside=False)
             verdict = self._position.again(message)
         if verdict != "old":
@@ -189,10 +195,7 @@ class Bridge:
                 self.counts.restarts += 1
                 await self._rebuild()
                 return True
-            for number, batch in enumerate(joined.batches):
-                await self._apply(batch)
-                if number % REBUILD_TURN == 0:
-                    await asyncio.sleep(0)
+            await self._apply_all(joined.batches)
             if joined.whole:
                 return True
             tries = 0 if joined.batches else tries + 1
@@ -201,43 +204,47 @@ class Bridge:
     async def _rebuild(self) -> None:
         """Learn the engine's state from all that it can play back; tell it when done."""
         await self._begin(aside=True)
-        complete = await self._play_back()
-        if not complete:
-            log.warning("the engine's past is not known to its beginning: this worker is partial")
-        await self._send(self.ranks.end_aside(partial=not complete))
+        past = await self._play_back()
+        await self._send(self.ranks.end_aside(past))
+        if past != "all":
+            log.warning(
+                "the engine's past is not known to its beginning: a worker may be partial", known=past
+            )
 
-    async def _play_back(self) -> bool:
-        """Apply every batch that the engine still has. Whether that is all since its start."""
-        complete, tries, holes, start = True, 0, 0, 0
+    async def _play_back(self) -> Past:
+        """Apply every batch that the engine still has."""
+        past: Past = "all"
+        tries, holes, start = 0, 0, 0
         while tries < TRIES and holes < MAX_HOLES:
             replay = await self.feed.replay(start)
             batches = [batch for batch in replay.batches if batch.sequence >= start]
             if batches and self._position.applied is None and batches[0].sequence > start:
                 # Older batches are gone from the engine's buffer, or were dropped on the way.
-                complete = False
-                start = batches[0].sequence
+                past, start = "end", batches[0].sequence
             follow = contiguous(batches, start)
-            for number, batch in enumerate(follow):
-                await self._apply(batch)
-                if number % REBUILD_TURN == 0:
-                    await asyncio.sleep(0)
+            await self._apply_all(follow)
             start += len(follow)
             if replay.ended and len(follow) == len(batches):
-                return complete
+                return past
             tries = 0 if follow else tries + 1
             if tries == TRIES and len(batches) > len(follow):
                 # A hole that no try has filled: begin behind it.
                 self.counts.lost += 1
-                complete, tries, holes = False, 0, holes + 1
+                past, tries, holes = "end", 0, holes + 1
                 start = batches[len(follow)].sequence
                 self.ranks.forget()
                 self._position.reset()
-        return False
+        return "part"
+
+    async def _apply_all(self, batches: list[Frames]) -> None:
+        for number, batch in enumerate(batches):
+            await self._apply(batch)
+            if number % REBUILD_TURN == 0:
+                await asyncio.sleep(0)
 
     async def _send(self, outgoing: list[Outgoing]) -> None:
         for item in outgoing:
-            if await self.link.send(item.subject, item.data):
-                self._sent_at = self._clock()
+            await self.link.send(item.subject, item.data)
         await self._listen()
 
     async def _listen(self) -> None:
@@ -248,7 +255,7 @@ class Bridge:
                 subject = self.ranks.subjects.asks(rank.worker)
                 await self.link.keep(Wish(subject, self._answerer(number), WAITING_ASKS, 1024 * 1024))
 
-    def _answerer(self, number: int) -> Callable[[Msg], object]:
+    def _answerer(self, number: int) -> Callable[[Msg], Awaitable[None]]:
         async def asked(message: Msg) -> None:
             ask = decode_ask(message.data)
             # A reply that points into our own subjects would make the bridge speak where it must not.
@@ -268,7 +275,6 @@ class Bridge:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(BEAT_SECONDS / 4)
-            if self.link.connected and self._clock() - self._sent_at >= BEAT_SECONDS:
-                self._sent_at = self._clock()
+            await asyncio.sleep(BEAT_SECONDS)
+            if self.link.connected:
                 await self._send(self.ranks.beats())

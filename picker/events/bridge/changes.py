@@ -22,7 +22,8 @@ class Change:
 
 
 class Announced:
-    """Which blocks are announced on which tiers, counted: a block may be held under several engine hashes.
+    """
+    Which blocks are announced on which tiers, counted: a block may be held under several engine hashes.
 
     Changes gather until ``collect`` takes them; neighbours of one kind and tier become one.
     """

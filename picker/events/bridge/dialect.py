@@ -1,4 +1,5 @@
-"""What engines say, in their own encodings, turned into three plain events. No I/O; nothing here raises.
+"""
+What engines say, in their own encodings, turned into three plain events. No I/O; nothing here raises.
 
 The encoding is told from each event, never from the connection: an event is a tagged array (vLLM to 0.23, SGLang to 0.5.19) or a
 map (vLLM from 0.24, SGLang from 0.5.20, TensorRT-LLM's stream); the batch around them is an array in every version:
@@ -103,7 +104,8 @@ class _Skip(Exception):  # noqa: N818 - not an error: the way out of reading one
 
 
 def decode_frames(frames: Sequence[bytes]) -> Frames | None:
-    """Read a live message or a piece of a replay, in either framing; ``None`` for anything else.
+    """
+    Read a live message or a piece of a replay, in either framing; ``None`` for anything else.
 
     The last two frames count: ``[topic][sequence][payload]`` live, with an empty frame before it, and with or without the
     topic, in a replay. The end of a replay carries ``END_OF_REPLAY`` as its sequence: see `is_end`.

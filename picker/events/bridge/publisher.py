@@ -1,4 +1,5 @@
-"""One rank's events on NATS: numbered, kept for a while, and the answers to replicas that missed some.
+"""
+One rank's events on NATS: numbered, kept for a while, and the answers to replicas that missed some.
 
 Numbers are given, and what is held is changed, in one go without a pause; so an answer made at any moment is exact for the number
 it carries. Sending comes after and may fail: then replicas see the gap and ask.
@@ -37,11 +38,13 @@ class Counts:
 
 
 class RankPublisher:
-    """What one rank announces.
+    """
+    What one rank announces.
 
     Args:
         keep: how many events are kept for replicas that missed some.
         piece_bytes: the largest message, in bytes, asked anew each time: it depends on the server.
+
     """
 
     def __init__(self, *, keep: int, piece_bytes: Callable[[], int], counts: Counts) -> None:
@@ -123,7 +126,9 @@ class RankPublisher:
     def _room(self) -> int:
         return max(self._piece_bytes() - _HEAD_BYTES, 16 * _HASH_BYTES)
 
-    def _event(self, kind: Literal["stored", "removed", "cleared", "beat"], hashes: list[int], tier: int) -> bytes:
+    def _event(
+        self, kind: Literal["stored", "removed", "cleared", "beat"], hashes: list[int], tier: int
+    ) -> bytes:
         return encode(
             Event(
                 SCHEMA, self.epoch.bridge, self.epoch.engine, self.sequence, kind,
@@ -137,7 +142,9 @@ class RankPublisher:
         while len(self._ring) > self._keep or self._ring_bytes > RING_BYTES:
             self._ring_bytes -= len(self._ring.popleft()[1])
 
-    def _answer(self, kind: Literal["events", "snapshot", "busy"], sequence: int, piece: int, *, last: bool) -> Answer:
+    def _answer(
+        self, kind: Literal["events", "snapshot", "busy"], sequence: int, piece: int, *, last: bool
+    ) -> Answer:
         return Answer(
             SCHEMA, self.epoch.bridge, self.epoch.engine, kind, sequence, piece, last, self.partial, self.note
         )
@@ -174,7 +181,12 @@ class RankPublisher:
 
 
 def _piece(
-    head: Answer, number: int, *, last: bool, events: list[bytes] | None = None, blocks: list[Blocks] | None = None
+    head: Answer,
+    number: int,
+    *,
+    last: bool,
+    events: list[bytes] | None = None,
+    blocks: list[Blocks] | None = None,
 ) -> Answer:
     return Answer(
         head.schema, head.bridge, head.engine, head.kind, head.sequence, number, last, head.partial, head.note,

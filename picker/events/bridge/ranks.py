@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from picker.core.worker import worker_name
 from picker.events.bridge.blockset import BlockSet
@@ -16,6 +16,9 @@ from picker.events.records import MAX_NOTE, Epoch
 from picker.events.subjects import Subjects
 
 MAX_RANKS: Final = 64
+
+Past: TypeAlias = Literal["all", "end", "part"]
+"""What a rebuilding has seen of the engine's past: all of it, all since some moment, or less."""
 
 
 @dataclass(slots=True)
@@ -54,11 +57,13 @@ class Rank:
 
 
 class Ranks:
-    """The ranks of one engine through its lives.
+    """
+    The ranks of one engine through its lives.
 
     Args:
         address: ``host:port`` of the engine, the worker's name without its rank.
         first: the rank that events belong to that name none.
+
     """
 
     def __init__(
@@ -101,14 +106,15 @@ class Ranks:
         """While rebuilding aside: batches were lost for good, so what came before them is worth nothing."""
         for rank in self.by_rank.values():
             rank.blocks = BlockSet(self._block_size)
+            rank.publisher.partial = True
 
-    def end_aside(self, *, partial: bool) -> list[Outgoing]:
-        """The rebuilding is over: tell all that is held."""
-        self._aside, self._partial = False, partial
+    def end_aside(self, past: Past) -> list[Outgoing]:
+        """The rebuilding is over: tell all that is held. A rank that was cleared since some moment is known from there."""
+        self._aside, self._partial = False, past != "all"
         outgoing: list[Outgoing] = []
         for rank in self.by_rank.values():
             rank.publisher.busy = False
-            rank.publisher.partial = partial
+            rank.publisher.partial = past == "part" or (past == "end" and rank.publisher.partial)
             rank.mark()
             outgoing += self._out(rank, rank.publisher.adopt(rank.blocks.announced))
         return outgoing
@@ -160,7 +166,7 @@ class Ranks:
             )
             rank = Rank(worker_name(self._address, number), BlockSet(self._block_size), publisher)
             self.by_rank[number] = rank
-            # Its first message is a number 1 that clears: sent by the next beat's gap at the latest.
+            # Its number 1, which clears, need not be sent: what follows shows that it is missing.
             self._begin(rank)
         return rank
 

@@ -1,4 +1,5 @@
-"""The engine's two ZMQ sockets: its stream of events, and the replay of past ones.
+"""
+The engine's two ZMQ sockets: its stream of events, and the replay of past ones.
 
 Frames are drained with no other work in between: an engine's replay socket drops what its reader is too slow for, the mark of
 the end included, so nothing here waits without an end. Numbers are judged elsewhere.
@@ -66,12 +67,14 @@ class Counts:
 
 
 class EngineFeed:
-    """One engine's events. ``run`` reads; ``next`` hands out; ``replay`` asks for past ones.
+    """
+    One engine's events. ``run`` reads; ``next`` hands out; ``replay`` asks for past ones.
 
     Args:
         events: ZMQ endpoint of the engine's PUB socket.
         replay: of its ROUTER socket; empty: it has none.
         clock: monotonic seconds.
+
     """
 
     def __init__(self, events: str, replay: str, *, clock: Callable[[], float]) -> None:
@@ -93,10 +96,12 @@ class EngineFeed:
         return bool(self._replay)
 
     async def run(self) -> None:
-        """Read the engine's stream until cancelled.
+        """
+        Read the engine's stream until cancelled.
 
         Raises:
             ValueError: an endpoint is not one.
+
         """
         try:
             sub = self._socket(zmq.SUB)

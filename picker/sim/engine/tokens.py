@@ -150,7 +150,7 @@ class Tokenizer:
         self._pattern = re.compile(translate(_split_pattern(data.get("pre_tokenizer"), path)))
         self._vocabulary: dict[str, int] = model["vocab"]
         merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
-        self._size = (
+        self._size: int = (
             max([*self._vocabulary.values(), *(each["id"] for each in data.get("added_tokens", []))]) + 1
         )
         self._pairs = BytePairs(self._vocabulary, merges)

@@ -194,7 +194,7 @@ local function reap(limit)
       for _,member in ipairs(ids) do
         local id=string.sub(member,#n+2)
         local r,was=load(id)
-        finish(id,r,was,'deadline',false)
+        if r then finish(id,r,was,'deadline',false) else call('ZREM',active,member) end
       end
       reaped=reaped+#ids
       if reaped<limit then call('HDEL',lapses,n) end
@@ -203,7 +203,7 @@ local function reap(limit)
   if reaped<limit then
     for _,id in ipairs(call('ZRANGEBYSCORE',drains,'-inf',whole(now),'LIMIT',0,limit-reaped)) do
       local r,was=load(id)
-      finish(id,r,was,'deadline',false)
+      if r then finish(id,r,was,'deadline',false) else call('ZREM',drains,id) end
       reaped=reaped+1
     end
   end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -84,7 +85,7 @@ def _fallbacks_are_the_next_best(choice: Choice, prices: dict[str, float], wante
     assert len(set(addresses)) == len(addresses)
     assert len(choice.fallbacks) == min(wanted, len({worker_address(name) for name in prices}) - 1)
     listed = [prices[name] for name in choice.fallbacks]
-    assert all(a <= b + 1e-6 + b * 1e-9 for a, b in zip(listed, listed[1:], strict=False))
+    assert all(a <= b + 1e-6 + b * 1e-9 for a, b in pairwise(listed))
     others = [cost for name, cost in prices.items() if worker_address(name) not in addresses]
     if listed and others:
         assert max(listed) <= min(others) * (1 + 1e-9) + 1e-6

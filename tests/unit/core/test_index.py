@@ -144,8 +144,8 @@ def _apply(index: PrefixIndex, oracle: Oracle, step: Step) -> None:
 @settings(max_examples=250, deadline=None)
 @given(steps, st.lists(st.tuples(chain, place, st.booleans()), min_size=1, max_size=3))
 def test_every_answer_equals_the_naive_oracle(
-    steps: list[tuple], queries: list[tuple[int, int, bool]]
-) -> None:  # type: ignore[type-arg]
+    steps: list[Step], queries: list[tuple[int, int, bool]]
+) -> None:
     index, oracle = PrefixIndex(), Oracle()
     for who in WORKERS[:4]:
         index.add(who)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,8 @@ from picker.core.load import NO_LOAD, BookedHistory, Load, PrefillRate, Report, 
 W = "10.0.0.1:8000"
 
 
-def report(
-    begun: float, *, running: int = 0, waiting: int = 0, usage: float | None = None, **more: int
-) -> Report:
-    return Report(begun=begun, ended=begun + 0.01, running=running, waiting=waiting, kv_usage=usage, **more)
+def report(begun: float, *, running: int = 0, usage: float | None = None) -> Report:
+    return Report(begun=begun, ended=begun + 0.01, running=running, waiting=0, kv_usage=usage)
 
 
 notes = st.lists(st.tuples(st.floats(0, 0.5), st.integers(0, 50), st.integers(0, 500)), max_size=60)
@@ -89,12 +88,12 @@ def test_unbooked_load_is_what_exceeds_the_most_booked_and_never_negative(
 
 
 def test_engine_blocks_are_counted_in_the_pools_blocks() -> None:
-    said = report(0, usage=0.5, total_blocks=100, block_size=64)
+    said = replace(report(0, usage=0.5), total_blocks=100, block_size=64)
     assert said.used_blocks() == 50
     assert said.used_blocks(16) == 200
-    hybrid = report(0, usage=0.5, total_blocks=100, block_size=832, total_tokens=16_000)
+    hybrid = replace(said, block_size=832, total_tokens=16_000)
     assert hybrid.used_blocks(16) == 500
-    assert report(0, total_blocks=100).used_blocks(16) is None
+    assert replace(report(0), total_blocks=100).used_blocks(16) is None
     assert report(0, usage=0.5).used_blocks(16) is None
 
 

@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from picker.sim.processes import Children, ProcessError, Program, accepts, free_ports
+from picker.sim.processes import Children, ProcessError, Program, accepts, free_ports, lives, until
 
 SERVER = """
 import socket, sys, time
@@ -27,21 +25,6 @@ while True:
 def server(name: str, port: int, code: str = SERVER) -> Program:
     argv = (sys.executable, "-c", textwrap.dedent(code), str(port))
     return Program(name, argv, accepts(f"127.0.0.1:{port}"), ready_seconds=10, stop_seconds=0.5)
-
-
-def lives(pid: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state != "Z"
-    return False
-
-
-async def until(said: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not said():
-        assert time.monotonic() < deadline, "did not come about"
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -84,7 +67,7 @@ async def test_a_child_killed_from_outside_comes_back_on_its_port(
     children.changed = lambda: changes.append(child.pid)
     first = child.pid
     os.kill(first, signal.SIGKILL)
-    await until(lambda: bool(changes))
+    await until(lambda: bool(changes), seconds=10, what="the child is back")
     assert changes == [child.pid]
     assert child.pid != first
     assert await accepts(f"127.0.0.1:{port}")()
@@ -164,7 +147,7 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         assert lives(pid)
         parent.kill()
-        asyncio.run(until(lambda: not lives(pid)))
+        asyncio.run(until(lambda: not lives(pid), seconds=10, what="the child dies"))
     finally:
         parent.kill()
         parent.wait()

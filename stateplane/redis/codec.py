@@ -1,0 +1,216 @@
+"""Records, replies and changes as they stand on the server, and our values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stateplane.booking import (
+    SCHEMA,
+    Amount,
+    Booked,
+    Booking,
+    Candidate,
+    Cause,
+    Change,
+    Gone,
+    Member,
+    Outcome,
+    Owner,
+    OwnerLapsed,
+    Rebooked,
+    State,
+    Status,
+    Terms,
+    Version,
+)
+from stateplane.errors import PlaneCorruptError
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A booking as it is stored: the fields that ``prelude.lua`` numbers, in its order."""
+
+    schema: int
+    key: str
+    worker: str
+    owner: str
+    lease: int
+    tokens: int
+    blocks: int
+    requests: int
+    attempt: int
+    term: int
+    op: int
+    state: int
+    cause: str
+    superseded: int
+    outrun: int
+    deadline: int
+    via: int
+
+
+_RECORD = msgspec.msgpack.Decoder(Record)
+_INFO = msgspec.json.Decoder(dict[str, str])
+_STATES = (State.ACTIVE, State.DRAINING)
+
+
+def owner_token(owner: Owner) -> str:
+    """An owner as one string; neither name holds a NUL."""
+    return f"{owner.name}\0{owner.incarnation}"
+
+
+def owner_of(token: str, key: str) -> Owner:
+    """The owner that a token names."""
+    name, separator, incarnation = token.partition("\0")
+    if not separator:
+        raise PlaneCorruptError(key, "an owner's name is not one of ours")
+    return Owner(name, incarnation)
+
+
+def text_of(raw: bytes, key: str) -> str:
+    """UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise PlaneCorruptError(key, "a name is not UTF-8") from error
+
+
+def pack(booking: Booking, owner: str) -> bytes:
+    """A booking that is handed in."""
+    amount = booking.amount
+    return msgspec.msgpack.encode(
+        Record(
+            schema=SCHEMA,
+            key=booking.key,
+            worker=booking.worker,
+            owner=owner,
+            lease=0,
+            tokens=amount.prefill_tokens,
+            blocks=amount.blocks,
+            requests=amount.requests,
+            attempt=booking.attempt,
+            term=booking.term,
+            op=booking.op,
+            state=_STATES.index(booking.state),
+            cause=booking.cause.value if booking.cause else "",
+            superseded=int(booking.superseded),
+            outrun=int(booking.outrun),
+            deadline=0,
+            via=-1,
+        )
+    )
+
+
+def record_of(raw: bytes, key: str) -> Record:
+    """A stored record. Raises PlaneCorruptError; one of a newer schema than ours does not decode either."""
+    try:
+        record = _RECORD.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise PlaneCorruptError(key, "a stored booking does not decode") from error
+    if record.schema > SCHEMA:
+        raise PlaneCorruptError(key, f"a stored booking has schema {record.schema}, newer than ours")
+    return record
+
+
+def booking_of(booking_id: str, record: Record, left_ms: int) -> Booking:
+    """The booking that a record holds; ``left_ms`` until its drain deadline, if it drains."""
+    try:
+        state = _STATES[record.state]
+        cause = Cause(record.cause) if record.cause else None
+    except (ValueError, IndexError) as error:
+        raise PlaneCorruptError(booking_id, "a stored booking has an unknown state or cause") from error
+    return Booking(
+        id=booking_id,
+        key=record.key,
+        worker=record.worker,
+        owner=owner_of(record.owner, booking_id),
+        amount=Amount(record.tokens, record.blocks, record.requests),
+        attempt=record.attempt,
+        term=record.term,
+        op=record.op,
+        state=state,
+        cause=cause,
+        superseded=bool(record.superseded),
+        drain_left=None if state is State.ACTIVE else left_ms / 1000,
+        outrun=bool(record.outrun),
+    )
+
+
+def version_of(raw: bytes) -> Version:
+    """``<epoch>-<number>``."""
+    epoch, _, number = raw.partition(b"-")
+    return Version(int(epoch), int(number))
+
+
+def outcome_of(booking_id: str, reply: Sequence[bytes]) -> Outcome:
+    """What an operation answered."""
+    status, raw, left, cause, superseded, version = reply
+    return Outcome(
+        status=Status(status.decode()),
+        booking=booking_of(booking_id, record_of(raw, booking_id), int(left)) if raw else None,
+        cause=Cause(cause.decode()) if cause else None,
+        superseded=(text_of(superseded, booking_id),) if superseded else (),
+        version=version_of(version) if version else None,
+    )
+
+
+def members_of(flat: Sequence[bytes], epoch: int, key: str) -> tuple[Member, ...]:
+    """The owners' hash."""
+    members = []
+    for token, value in zip(flat[::2], flat[1::2], strict=True):
+        try:
+            _, rebooked, raw = value.split(b" ", 2)
+            info = _INFO.decode(raw)
+            members.append(Member(owner_of(token.decode(), key), info, int(rebooked) == epoch))
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise PlaneCorruptError(key, "a member's entry does not decode") from error
+    return tuple(members)
+
+
+def change_of(entry_id: bytes, fields: Sequence[bytes]) -> Change | None:
+    """One entry of the stream; None for the one that begins an epoch."""
+    version = version_of(entry_id)
+    key = f"stream entry {entry_id.decode()}"
+    kind, subject = fields[0][:1], text_of(fields[1], key)
+    told = dict(zip(fields[2::2], fields[3::2], strict=True))
+    try:
+        if int(fields[0][1:]) > SCHEMA:
+            raise PlaneCorruptError(key, "a change has a newer schema than ours")
+        if kind == b"b":
+            return Booked(version, booking_of(subject, record_of(told[b"r"], subject), int(told[b"d"])))
+        if kind == b"g":
+            return Gone(version, subject, Cause(told[b"c"].decode()))
+        if kind == b"l":
+            cause = Cause(told[b"c"].decode())
+            return OwnerLapsed(version, owner_of(subject, key), int(told[b"d"]) / 1000, cause)
+        if kind == b"k":
+            return Rebooked(version, owner_of(subject, key))
+    except (ValueError, KeyError) as error:
+        raise PlaneCorruptError(key, "a change does not decode") from error
+    if kind == b"e":
+        return None
+    raise PlaneCorruptError(key, f"a change of the unknown kind {kind!r}")
+
+
+def pack_choice(candidates: Sequence[Candidate], terms: Terms) -> tuple[bytes, bytes]:
+    """Candidates and weights for ``select.lua``."""
+    numbers: list[float] = []
+    for one in candidates:
+        amount = one.amount
+        numbers += (float(one.base), amount.prefill_tokens, amount.blocks, amount.requests, one.max_requests)
+    weights = (float(terms.per_token), float(terms.per_block), float(terms.per_request))
+    offered = ([one.worker for one in candidates], numbers)
+    return msgspec.msgpack.encode(offered), msgspec.msgpack.encode(weights)
+
+
+def amounts_of(flat: Sequence[bytes], key: str) -> dict[str, Amount]:
+    """The sums' hash."""
+    sums = {}
+    for worker, value in zip(flat[::2], flat[1::2], strict=True):
+        try:
+            tokens, blocks, requests = map(int, value.split(b" "))
+        except ValueError as error:
+            raise PlaneCorruptError(key, "a sum does not decode") from error
+        sums[text_of(worker, key)] = Amount(tokens, blocks, requests)
+    return sums

@@ -1,0 +1,73 @@
+"""The scripts and the keys they are given."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+from urllib.parse import quote
+
+from stateplane.booking import SCHEMA, Rules
+from stateplane.servingtime import milliseconds
+
+_PLACING = frozenset({"book", "select", "reclaim"})
+_NAMES = (
+    "book", "select", "move", "adjust", "drain", "reclaim", "release",
+    "beat", "reap", "leave", "rebooked", "mark", "sums",
+)  # fmt: skip
+_KEYS = (
+    "meta", "books", "sums", "drains", "active", "lapses", "attempts", "tombs", "buried", "owners", "leases", "stream",
+)  # fmt: skip
+
+HISTORY = 65_536
+"""Changes kept for watchers, about; one that is further behind gets a ``Gap``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script: its text and the name that the server gives it."""
+
+    text: str
+    sha: str
+
+
+def _script(*parts: str) -> Script:
+    folder = files(__package__).joinpath("lua")
+    text = "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def read_scripts() -> dict[str, Script]:
+    """Every script by its name."""
+    scripts = {"begin": _script("begin")}
+    for name in _NAMES:
+        scripts[name] = _script("prelude", "place", name) if name in _PLACING else _script("prelude", name)
+    return scripts
+
+
+class Keys:
+    """The keys of one pool, all in one hash slot: a pool lives on one shard, and pools never meet."""
+
+    def __init__(self, pool: str) -> None:
+        self.tag = f"picker:{{{quote(pool, safe='/:.@ ')}}}"
+        self.all = tuple(f"{self.tag}:{name}" for name in _KEYS)
+
+    def __getitem__(self, name: str) -> str:
+        return self.all[_KEYS.index(name)]
+
+
+def common_arguments(owner: str, rules: Rules) -> tuple[str | int, ...]:
+    """What every script but ``begin`` is given after the epoch."""
+    superseded = -1 if rules.superseded_drain is None else milliseconds(rules.superseded_drain)
+    return (
+        owner,
+        milliseconds(rules.lease),
+        milliseconds(rules.heartbeat),
+        milliseconds(rules.drain),
+        superseded,
+        milliseconds(rules.tombstone),
+        HISTORY,
+    )
+
+
+__all__ = ["HISTORY", "SCHEMA", "Keys", "Script", "common_arguments", "read_scripts"]

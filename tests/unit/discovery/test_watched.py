@@ -1,0 +1,154 @@
+"""A watched file: rewritten, half written, broken, gone."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from discovery import Endpoint, open_workers
+from discovery.watched import WatchedWorkers
+from tests.unit.discovery.conftest import Taken
+
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+A, B = Endpoint("a:1"), Endpoint("b:1")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "workers"
+
+
+@pytest.fixture
+async def watched(file: Path) -> AsyncIterator[WatchedWorkers]:
+    yield WatchedWorkers(file, poll_seconds=0.01)
+
+
+@pytest.fixture
+async def taken(watched: WatchedWorkers, file: Path) -> AsyncIterator[Taken[Endpoint]]:
+    """Taking has begun, on a file that names one worker."""
+    file.write_text("a:1\n")
+    mine = Taken[Endpoint](watched)
+    yield mine
+    await mine.stop()
+
+
+def replace(file: Path, text: str) -> None:
+    new = file.with_name("new")
+    new.write_text(text)
+    new.replace(file)
+
+
+async def test_each_rewriting_yields_the_whole_new_set(
+    taken: Taken[Endpoint], file: Path, until: Until
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    file.write_text("a:1\nb:1\n")
+    await until(lambda: len(taken.sets) == 2)
+    replace(file, '{"workers": []}')
+    await until(lambda: len(taken.sets) == 3)
+    assert taken.sets == [{A}, {A, B}, set()]
+
+
+async def test_a_rewriting_that_changes_nothing_yields_nothing(
+    taken: Taken[Endpoint], watched: WatchedWorkers, file: Path, until: Until
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    replace(file, "# again\na:1\n")
+    looks = watched.counts.looks
+    await until(lambda: watched.counts.looks > looks + 4)
+    assert taken.sets == [{A}]
+    assert watched.counts.changes == 1
+
+
+async def test_a_file_being_written_is_not_read_before_it_rests(
+    taken: Taken[Endpoint], watched: WatchedWorkers, file: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    with file.open("w") as writing:
+        for piece in ("long-na", "me:1", "0\nb", ":1\n"):  # what stands in between would be in order
+            writing.write(piece)
+            writing.flush()
+            looks = watched.counts.looks
+            # one look sees it new, and the writer goes on before the next one
+            await until(lambda looks=looks: watched.counts.looks > looks)  # type: ignore[misc]
+    await until(lambda: len(taken.sets) >= 2)
+    assert Endpoint("long-name:10") in taken.sets[-1]
+    await until(lambda: taken.sets[-1] == {Endpoint("long-name:10"), B})
+
+
+async def test_a_broken_file_keeps_the_last_set_and_is_said_once(
+    taken: Taken[Endpoint], watched: WatchedWorkers, file: Path, until: Until
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    with capture_logs() as logs:
+        replace(file, '{"workers": [{"address": ')
+        await until(lambda: watched.counts.failures > 0)
+        looks = watched.counts.looks
+        await until(lambda: watched.counts.looks > looks + 4)
+        assert taken.sets == [{A}]
+        replace(file, "b:1\n")
+        await until(lambda: taken.sets == [{A}, {B}])
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+    assert "JSON" in logs[0]["reason"]
+
+
+async def test_a_file_that_is_gone_keeps_the_last_set_and_ages(
+    taken: Taken[Endpoint], watched: WatchedWorkers, file: Path, until: Until
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    await until(lambda: watched.age(time.monotonic()) < 1)
+    with capture_logs() as logs:
+        file.unlink()
+        await until(lambda: watched.counts.failures > 3)
+        age = watched.age(time.monotonic())
+        await until(lambda: watched.age(time.monotonic()) > age)
+        assert taken.sets == [{A}]
+        file.write_text("a:1\n")
+        await until(lambda: watched.age(time.monotonic()) < age)
+    assert taken.sets == [{A}]
+    assert len(logs) == 2
+
+
+async def test_before_the_file_was_in_order_nothing_is_known(
+    watched: WatchedWorkers, file: Path, until: Until
+) -> None:
+    taken = Taken[Endpoint](watched)
+    await until(lambda: watched.counts.failures > 1)
+    assert taken.sets == []
+    assert watched.age(time.monotonic()) == math.inf
+    file.write_bytes(b"\xff\xfe\n")
+    await until(lambda: "Unicode" in watched._fault)
+    file.write_text("a:1\n")
+    await until(lambda: taken.sets == [{A}])
+    await taken.stop()
+
+
+async def test_a_change_of_the_same_size_in_the_same_file_is_seen(
+    taken: Taken[Endpoint], file: Path, until: Until
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    file.write_text("b:1\n")
+    os.utime(file, ns=(1, 1))
+    await until(lambda: taken.sets == [{A}, {B}])
+
+
+async def test_a_file_too_large_is_refused(
+    taken: Taken[Endpoint], watched: WatchedWorkers, file: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await until(lambda: taken.sets == [{A}])
+    monkeypatch.setattr("discovery.watched.MAX_BYTES", 10)
+    file.write_text("b:1\n" * 100)
+    await until(lambda: "at most 10" in watched._fault)
+    assert taken.sets == [{A}]
+
+
+async def test_without_a_file_there_are_no_workers() -> None:
+    async for workers in open_workers().sets():
+        assert workers == frozenset()
+        break
