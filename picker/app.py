@@ -65,7 +65,7 @@ class Replica:
         self.index = PrefixIndex()
         self.registry = Registry(stale_seconds=settings.workers.report_stale_seconds)
         self.scraper = Scraper(self.registry, settings.workers, clock=clock)
-        self.pool = WorkerPool(self.registry, block_size=settings.price.block_size)
+        self.pool = WorkerPool(self.registry, settings.workers, block_size=settings.price.block_size)
         self.tokens = open_tokens(settings)
         self.desk = open_desk(settings, self.owner, clock=clock)
         self.underway = Underway(self.desk, known=self._knows_address, clock=clock)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from picker.core.load import NO_LOAD, BookedHistory, Load, UnbookedLoads
+from picker.settings import WorkerSettings
 from picker.workers.registry import Registry
 
 
 class WorkerPool:
     """Joins the registry's reports with the history of what was booked."""
 
-    def __init__(self, registry: Registry, *, block_size: int) -> None:
+    def __init__(self, registry: Registry, settings: WorkerSettings, *, block_size: int) -> None:
         self._registry = registry
-        self._history = BookedHistory()
+        # a report is compared with bookings as old as itself
+        horizon = settings.report_stale_seconds + settings.scrape_timeout_seconds + 1.0
+        self._history = BookedHistory(horizon=horizon)
         self._unbooked = UnbookedLoads(self._history, block_size=block_size)
 
     def booked(self, worker: str, requests: int, blocks: int, now: float) -> None:

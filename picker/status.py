@@ -4,13 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from stateplane.booking import NOTHING, Booking
-from stateplane.desk import DeskStatus
+from discovery.source import PeerSource, WorkerSource
+from picker.core.index import PrefixIndex
+from picker.events.subscriber import Subscriber
+from picker.membership import Membership
+from picker.pool import WorkerPool
+from picker.readiness import Readiness
+from picker.requests.tokens import Tokens
+from picker.serving.server import Server
+from picker.settings import Settings
+from picker.underway import Underway
+from picker.workers.registry import Registry
+from picker.workers.scrape import Scraper
+from stateplane.booking import NOTHING, Booking, Owner
+from stateplane.desk import Desk, DeskStatus
 
-if TYPE_CHECKING:
-    from picker.app import Replica
+
+class Parts(Protocol):
+    """The parts of one replica that are shown."""
+
+    settings: Settings
+    owner: Owner
+    desk: Desk
+    index: PrefixIndex
+    membership: Membership
+    peers: PeerSource
+    pool: WorkerPool
+    readiness: Readiness
+    registry: Registry
+    scraper: Scraper
+    server: Server
+    subscriber: Subscriber
+    tokens: Tokens
+    underway: Underway
+    workers: WorkerSource
+
 
 PLANE_STATES = {"healthy": 0, "slow": 1, "away": 2}
 
@@ -18,14 +48,14 @@ PLANE_STATES = {"healthy": 0, "slow": 1, "away": 2}
 class Status:
     """Reads the parts of one replica; changes nothing."""
 
-    def __init__(self, replica: Replica, *, started: float, clock: Callable[[], float]) -> None:
-        self._replica = replica
+    def __init__(self, parts: Parts, *, started: float, clock: Callable[[], float]) -> None:
+        self._parts = parts
         self._started = started
         self._clock = clock
 
     def shown(self) -> Mapping[str, Any]:
         """The whole picture for an operator."""
-        it = self._replica
+        it = self._parts
         events = it.subscriber.status()
         return {
             "replica": {
@@ -59,7 +89,7 @@ class Status:
         }  # fmt: skip
 
     def _worker(self, name: str, followed: Any) -> Mapping[str, Any]:
-        it, now = self._replica, self._clock()
+        it, now = self._parts, self._clock()
         report = it.registry.report(name, now)
         return {
             "name": name,
@@ -75,15 +105,15 @@ class Status:
 
     def bookings(self) -> Mapping[str, Any]:
         """Every booking of the view."""
-        version = self._replica.desk.view.version
+        version = self._parts.desk.view.version
         return {
             "version": {"epoch": version.epoch, "number": version.number},
-            "bookings": [_booking(booking) for booking in self._replica.desk.view.bookings().values()],
+            "bookings": [_booking(booking) for booking in self._parts.desk.view.bookings().values()],
         }
 
     def gauges(self) -> Mapping[str, float]:
         """The gauges without labels."""
-        it = self._replica
+        it = self._parts
         plane, link = it.desk.status(), it.subscriber.link
         return {
             "plane_state": PLANE_STATES[str(plane.state)],
@@ -104,7 +134,7 @@ class Status:
 
     def worker_gauges(self) -> Mapping[str, Mapping[str, float]]:
         """The gauges per worker."""
-        it, now = self._replica, self._clock()
+        it, now = self._parts, self._clock()
         names = it.registry.names
         booked = {name: it.desk.view.load(name) for name in names}
         unbooked = {name: it.pool.unbooked(name, now) for name in names}
@@ -121,11 +151,11 @@ class Status:
 
     def scrapes(self) -> Mapping[str, bool]:
         """Whether each worker's last scrape succeeded."""
-        return {record.name: bool(record.ok) for record in self._replica.registry.records}
+        return {record.name: bool(record.ok) for record in self._parts.registry.records}
 
     def counts(self) -> Mapping[str, Callable[[], object]]:
         """Where each part's counts are read."""
-        it = self._replica
+        it = self._parts
         return {
             "serving": lambda: it.server.counts,
             "requests": lambda: it.tokens.counts,

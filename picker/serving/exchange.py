@@ -202,13 +202,18 @@ class Exchange:
 
     def half_closed(self, now: float) -> list[Effect]:
         """The gateway will send nothing more."""
-        if self._at_headers is None:
-            return self._end(End.CANCELLED)
-        at_once = self._event_stream and now - self._at_headers < AT_ONCE_SECONDS
-        return self._end(End.CANCELLED if at_once else End.HALF_CLOSED)
+        return self._let_go(now)
 
     def cancelled(self, now: float) -> list[Effect]:
-        """The stream broke."""
+        """The gateway reset the stream.
+
+        That is how Envoy 1.40 leaves a held stream, whatever the cause: half-close and reset together, or a reset
+        alone where the response came at once. So it tells the same as a half-close.
+        """
+        return self._let_go(now)
+
+    def broken(self, now: float) -> list[Effect]:
+        """The stream is lost without a word of the gateway, for a transport that can tell."""
         return self._end(End.CANCELLED)
 
     def expired(self, now: float) -> list[Effect]:
@@ -432,6 +437,12 @@ class Exchange:
         effects += self._booking_over(end)
         self._phase, self._deadline, self._owed = _Phase.OVER, None, []
         return [*effects, Close()]
+
+    def _let_go(self, now: float) -> list[Effect]:
+        if self._at_headers is None:
+            return self._end(End.CANCELLED)
+        at_once = self._event_stream and now - self._at_headers < AT_ONCE_SECONDS
+        return self._end(End.CANCELLED if at_once else End.HALF_CLOSED)
 
     def _refused(self, refusal: Refused) -> list[Effect]:
         self._counts.refused += 1

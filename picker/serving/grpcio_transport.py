@@ -123,13 +123,18 @@ class Stream:
 
     async def run(self) -> None:
         """Serve the stream to its end; returning ends it with OK."""
+        exchange, clock = self._exchange, self._owner.clock
+        effects: list[Effect] = []
         try:
             while not self._closing:
                 await self._perform(await self._next())
+        except asyncio.CancelledError:
+            effects = exchange.cancelled(clock())
+            raise
         finally:
-            # whatever the cause: a break, a cancellation, a defect
-            effects = self._exchange.cancelled(self._owner.clock())
-            self._exchange.performed()
+            # nothing left to say after a close; a break after a defect or an answer that was not taken
+            effects += exchange.broken(clock())
+            exchange.performed()
             self._wake.cancel()
             if self._read is not None:
                 self._read.cancel()

@@ -124,10 +124,11 @@ class Server:
         return await self._extproc.drain(timeout) if self._extproc else 0
 
     async def stop(self) -> None:
-        """Stop listening; what is still open is cancelled."""
+        """Close what is still open with OK and stop listening."""
         self.close_log_streams()
+        await self.drain_streams(0)
         for server in self._servers:
-            await server.stop(STOP_SECONDS if server is self._servers[0] and self.open_streams else None)
+            await server.stop(STOP_SECONDS if self.open_log_streams else None)
         self._servers = []
 
 

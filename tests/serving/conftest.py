@@ -7,7 +7,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -128,6 +128,7 @@ class Gate:
     worker: Worker
     urls: dict[str, str] = field(default_factory=dict)
     hold: Literal["headers", "response"] = "response"
+    max_body: int = MAX_BODY
     minted: int = 0
     picks: Picks = field(init=False)
     server: Server = field(init=False)
@@ -283,3 +284,26 @@ def gate(_open_gate: Gate) -> Gate:
     """A gateway with a listener for each pair of body modes, as if no test had been there before."""
     _open_gate.renew()
     return _open_gate
+
+
+OpenWorker = Callable[[], AbstractAsyncContextManager[Worker]]
+OpenEnvoy = Callable[..., AbstractAsyncContextManager[dict[str, str]]]
+OpenGate = Callable[..., AbstractAsyncContextManager[Gate]]
+
+
+@pytest.fixture
+def open_worker() -> OpenWorker:
+    """Opens a worker of one's own."""
+    return running_worker
+
+
+@pytest.fixture
+def open_envoy() -> OpenEnvoy:
+    """Opens an Envoy of one's own."""
+    return running_envoy
+
+
+@pytest.fixture
+def open_gate() -> OpenGate:
+    """Opens a gateway of one's own, with a server and a worker."""
+    return running_gate

@@ -72,7 +72,7 @@ EVENTS = st.lists(
     messages() | st.sampled_from(["picked", "refused", "wait", "wait long"]),
     max_size=30,
 )
-LAST = st.sampled_from(["half_closed", "cancelled", "drain"])
+LAST = st.sampled_from(["half_closed", "cancelled", "broken", "drain"])
 
 
 @settings(max_examples=600, deadline=None)

@@ -118,14 +118,14 @@ def test_a_gateway_that_reached_no_worker_proves_the_end(flags: int, reached: bo
     gateway = picked()
     gateway.response_headers(503, attributes={"response.flags": flags})
     gateway.cancel()
-    assert gateway.overs == [(BOOKING, End.CANCELLED if reached else End.PROVEN)]
+    assert gateway.overs == [(BOOKING, End.HALF_CLOSED if reached else End.PROVEN)]
 
 
 def test_a_worker_tried_before_the_one_that_was_not_reached_may_still_work() -> None:
     gateway = picked()
     gateway.response_headers(503, attributes={"response.flags": 0x20, "upstream.request_attempt_count": 2})
     gateway.cancel()
-    assert gateway.overs == [(BOOKING, End.CANCELLED)]
+    assert gateway.overs == [(BOOKING, End.HALF_CLOSED)]
 
 
 @pytest.mark.parametrize("response_mode", [BodyMode.NONE, BodyMode.STREAMED])
@@ -151,10 +151,17 @@ def test_hold_headers_is_not_used_where_the_gateway_names_no_response_mode() -> 
     assert Close() not in gateway.response_headers()
 
 
-def test_a_half_close_after_response_headers_is_told_as_one() -> None:
+@pytest.mark.parametrize("how", ["half_close", "cancel"])
+def test_a_gateway_that_lets_go_after_response_headers_ends_the_booking(how: str) -> None:
     gateway = picked()
     gateway.response_headers()
-    assert gateway.half_close() == [Over(BOOKING, End.HALF_CLOSED), Close()]
+    assert getattr(gateway, how)() == [Over(BOOKING, End.HALF_CLOSED), Close()]
+
+
+def test_a_stream_that_is_lost_after_response_headers_ends_nothing() -> None:
+    gateway = picked()
+    gateway.response_headers()
+    assert gateway.exchange.broken(gateway.now) == [Over(BOOKING, End.CANCELLED), Close()]
 
 
 def test_a_half_close_right_after_the_headers_of_an_event_stream_is_no_end() -> None:

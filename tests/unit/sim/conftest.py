@@ -37,8 +37,13 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield opened
 
 
-async def until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
-    """Wait for a condition; fail when it does not come."""
+async def _until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - what is watched is another part's plain state
             await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def until() -> Callable[..., Awaitable[None]]:
+    """Waits for a condition; fails when it does not come."""
+    return _until

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -210,17 +211,20 @@ async def test_a_client_that_leaves_is_not_noticed_where_that_is_switched_off(
 
 async def _until_empty(session: aiohttp.ClientSession, server: Server) -> None:
     async with asyncio.timeout(15):
-        while (await get(session, server, "/debug/load"))["requests"]:
+        while (await get(session, server, "/debug/load"))["requests"]:  # noqa: ASYNC110 - asked over HTTP
             await asyncio.sleep(0.02)
 
 
 async def test_requests_beyond_the_batch_wait_in_the_metrics(
-    start_engine: Any, session: aiohttp.ClientSession
+    start_engine: Any, session: aiohttp.ClientSession, until: Any
 ) -> None:
     server = await start_engine(pace=Pace(max_sequences=1, decode_seconds=0.02), metric_names="both", rank=2)
-    bodies = [chat(f"{n} {WORDS}", max_tokens=20, ignore_eos=True) for n in range(3)]
+    bodies = [chat(f"{n} {WORDS}", max_tokens=50, ignore_eos=True) for n in range(3)]
     tasks = [asyncio.create_task(post(session, server, body)) for body in bodies]
-    await asyncio.sleep(0.1)
+    scheduler = server.engine.scheduler
+    await until(
+        lambda: len(scheduler.running) + len(scheduler.waiting) == 3 and scheduler.counts.first_tokens == 1
+    )
     found = await samples(session, server)
     where = "engine=2,model_name=demo-8b"
     assert found[f"vllm:num_requests_running{{{where}}}"] == 1
@@ -274,14 +278,14 @@ async def test_adapters_and_salts_have_caches_of_their_own(
 
 
 async def test_a_sleeping_engine_serves_nothing_and_has_an_empty_cache(
-    start_engine: Any, session: aiohttp.ClientSession
+    start_engine: Any, session: aiohttp.ClientSession, until: Any
 ) -> None:
     server = await start_engine()
     await post(session, server, chat(max_tokens=1))
     assert (await post(session, server, None, path="/sleep?level=2"))[0] == 200
     assert (await get(session, server, "/debug/blocks"))["count"] == 0
     waiting = asyncio.create_task(post(session, server, chat(max_tokens=1)))
-    await asyncio.sleep(0.1)
+    await until(lambda: bool(server.engine.scheduler.waiting))
     found = await samples(session, server)
     where = "engine=0,model_name=demo-8b"
     assert found[f"vllm:engine_sleep_state{{{where},sleep_state=awake}}"] == 0
@@ -325,8 +329,17 @@ class Listener:
     async def take_all(self, server: Server) -> None:
         """Every batch published so far."""
         assert server.engine.publisher
-        while len(self.numbers) < server.engine.publisher.counts.batches:
+        while self.numbers[-1] < server.engine.publisher.counts.batches - 1:
             await self.take()
+
+    async def join(self, server: Server) -> None:
+        """Empty batches until one arrives: then the subscription stands."""
+        assert server.engine.publisher
+        while not self.numbers:
+            await server.engine.publisher.publish(msgspec.msgpack.encode([0.0, [], 0]))
+            with suppress(TimeoutError):
+                await self.take(seconds=0.1)
+        await self.take_all(server)
 
     def close(self) -> None:
         self._context.destroy(linger=0)
@@ -337,7 +350,7 @@ async def test_events_tell_exactly_what_lies_in_the_cache(
 ) -> None:
     server = await start_engine(kv_events="tcp://127.0.0.1:0", blocks=24, block_size=4, max_model_len=90)
     listener = Listener(server)
-    await asyncio.sleep(0.2)
+    await listener.join(server)
     for n in range(12):
         texts = [f"{n % 3} {WORDS[: 40 + 5 * n]}", f"{n} {WORDS[:30]}"]
         bodies = [chat(text, max_tokens=6, ignore_eos=True) for text in texts]
@@ -347,7 +360,7 @@ async def test_events_tell_exactly_what_lies_in_the_cache(
     resident = (await get(session, server, "/debug/blocks"))["blocks"]
     assert +listener.held == Counter({block["hash"]: block["copies"] for block in resident})
     assert all(listener.tokens[block["hash"]] == block["tokens"] for block in resident)
-    assert listener.numbers == list(range(len(listener.numbers)))
+    assert listener.numbers == list(range(listener.numbers[0], listener.numbers[0] + len(listener.numbers)))
     assert (await get(session, server, "/debug/stats"))["evictions"] > 0
     listener.close()
 
@@ -358,7 +371,7 @@ async def test_a_reset_is_announced_at_once_or_with_the_next_step(
 ) -> None:
     server = await start_engine(kv_events="tcp://127.0.0.1:0", clear_waits=waits)
     listener = Listener(server)
-    await asyncio.sleep(0.2)
+    await listener.join(server)
     await post(session, server, chat(max_tokens=1))
     await listener.take_all(server)
     assert (await post(session, server, None, path="/reset_prefix_cache"))[1] == {"cleared": True}
