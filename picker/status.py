@@ -100,7 +100,7 @@ class Status:
                   "asleep": report.asleep, "age_seconds": round(now - report.ended, 3)},
             "unbooked": it.pool.unbooked(name, now)._asdict(),
             "index_blocks": it.index.count(name),
-            "events": None if followed is None else asdict(followed),
+            "events": None if followed is None else _followed(followed),
         }  # fmt: skip
 
     def bookings(self) -> Mapping[str, Any]:
@@ -174,6 +174,12 @@ def _plane(status: DeskStatus) -> Mapping[str, Any]:
     """Without the members: they have a place of their own."""
     shown = {field.name: getattr(status, field.name) for field in fields(status) if field.name != "members"}
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
+
+
+def _followed(followed: Any) -> Mapping[str, Any]:
+    """A worker's event state; its epoch is a named tuple, which JSON does not know."""
+    shown = asdict(followed)
+    return shown | {"epoch": None if followed.epoch is None else followed.epoch._asdict()}
 
 
 def _booking(booking: Booking) -> Mapping[str, Any]:

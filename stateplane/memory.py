@@ -94,6 +94,11 @@ class MemoryStore:
         self._first = 1
         self.wake()
 
+    def forget(self) -> None:
+        """Drop the kept changes, as a long time would."""
+        self._history.clear()
+        self._first = self.ledger.number + 1
+
     async def serving(self, timeout: float) -> None:
         """Return once the store serves; raises PlaneUnavailableError when it does not in time."""
         if self.away:

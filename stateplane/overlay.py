@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from stateplane.booking import Booking, Version
 from stateplane.view import View
@@ -12,11 +13,12 @@ class Overlay:
     """Keeps each own word in the view until the view has reached the version at which the plane took it in.
 
     An answer arrives before the change that it caused: without this, a booking would vanish in between, and an ended
-    one come back. At most ``capacity`` words wait; past it the oldest is let go.
+    one come back. At most ``capacity`` words wait; past it the oldest is let go. ``lifted(id, now)`` hears of each.
     """
 
-    def __init__(self, view: View, *, capacity: int) -> None:
+    def __init__(self, view: View, *, capacity: int, lifted: Callable[[str, float], None]) -> None:
         self._view = view
+        self._lifted = lifted
         self._capacity = capacity
         self._waiting: OrderedDict[str, Version] = OrderedDict()
         self._unversioned: OrderedDict[str, None] = OrderedDict()
@@ -77,6 +79,7 @@ class Overlay:
             if awaited.epoch != version.epoch and self._view.hidden(booking_id):
                 self._view.forget(booking_id, now)
             self._view.lift(booking_id, now)
+            self._lifted(booking_id, now)
         while len(self) > self._capacity:
             oldest, _ = (self._waiting or self._beaten or self._unversioned).popitem(last=False)
             if self._view.hidden(oldest):

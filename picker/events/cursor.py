@@ -1,12 +1,15 @@
 """
-How far a replica has followed one worker's events: what to apply, what to keep for later, when to ask. No I/O.
+How far a replica has followed one worker's events: what to apply, what to keep for later, when to ask. No
+I/O.
 
-A number that is not above the last one is old news; the next one is applied; any other shows a gap, and what arrives meanwhile
-is kept (bounded) until an answer of the bridge closes it. A ``cleared`` needs no past: after it the state is known. An epoch
-that was left never comes back, so its late events cannot undo what a newer one said.
+A number that is not above the last one is old news; the next one is applied; any other shows a gap, and
+what arrives meanwhile is kept (bounded) until an answer of the bridge closes it. A ``cleared`` needs no
+past: after it the state is known. Late events of an epoch that was left are dropped, so they cannot undo
+what a newer one said.
 
-Epochs are ordered by clocks. Where a clock was set back, the newer epoch looks older; so an unknown epoch that looks older
-is neither followed nor forgotten: the bridge is asked, and its answer decides.
+Epochs are ordered by clocks. Where a clock was set back, the newer epoch looks older; so an unknown epoch
+that looks older, and a beat of one that was left, are neither followed nor forgotten: the bridge is asked,
+and what it answers to a question of now decides.
 """
 
 from __future__ import annotations
@@ -66,7 +69,6 @@ class Cursor:
         self._early_hashes = 0
         self._left: deque[Epoch] = deque(maxlen=MAX_LEFT_EPOCHS)
         self._doubted: Epoch | None = None
-        self._asked: Epoch | None = None
 
     @property
     def current(self) -> bool:
@@ -74,7 +76,10 @@ class Cursor:
         return self._based and not self._unsure and self._doubted is None and self.sequence >= self._seen
 
     def doubt(self) -> None:
-        """Events may have been missed without a trace (the connection was away): ask before trusting the position."""
+        """
+        Events may have been missed without a trace (the connection was away): ask before trusting the
+        position.
+        """
         self._unsure = True
 
     def take(self, event: Event) -> Step:
@@ -82,6 +87,8 @@ class Cursor:
         if event.epoch != self.epoch:
             if event.epoch in self._left:
                 self.counts.left_epoch += 1
+                if event.kind == "beat":
+                    self._doubted = event.epoch
                 return NOTHING
             if self.epoch is not None and event.epoch < self.epoch:
                 self._doubted = event.epoch
@@ -92,17 +99,21 @@ class Cursor:
 
     def ask(self) -> Ask:
         """The question that closes the gap."""
-        self._asked = self.epoch
         if self.epoch is None or not self._based:
             bridge, engine = self.epoch or (0, 0)
             return Ask(SCHEMA, bridge, engine, 0)
         return Ask(SCHEMA, self.epoch.bridge, self.epoch.engine, self.sequence + 1)
 
-    def accept(self, answer: Answer) -> bool:
-        """Whether this answer's first piece may be used now: not of a life that is over, nor from before what is held."""
+    def accept(self, answer: Answer, asked: Epoch | None) -> bool:
+        """
+        Whether this answer may be used now: not if it is from before what is held.
+
+        ``asked`` is the epoch that was known when the question was put. Where that is still the one, the
+        answer is newer than all that was heard before, and whatever epoch it names is the living one.
+        """
         epoch = answer.epoch
-        overtaken = self.epoch is not None and epoch < self.epoch and self.epoch != self._asked
-        if epoch in self._left or overtaken:
+        newer = self.epoch is None or (epoch > self.epoch and epoch not in self._left)
+        if epoch != self.epoch and not newer and self.epoch != asked:
             self.counts.refused_answers += 1
             return False
         same = epoch == self.epoch
@@ -116,14 +127,19 @@ class Cursor:
         return True
 
     def begin_snapshot(self, epoch: Epoch) -> int:
-        """Empty the worker for a snapshot; events are kept until ``end_snapshot``. The life's number to give there."""
+        """
+        Empty the worker for a snapshot; events are kept until ``end_snapshot``. The life's number to give
+        there.
+        """
         if epoch != self.epoch:
             self._adopt(epoch)
         self._void()
         return self.lives
 
     def end_snapshot(self, answer: Answer, life: int) -> Step:
-        """The snapshot stands in the index: what was kept meanwhile follows. Nothing when the life is over."""
+        """
+        The snapshot stands in the index: what was kept meanwhile follows. Nothing when the life is over.
+        """
         if life != self.lives:
             return NOTHING
         self._based = True
@@ -182,6 +198,8 @@ class Cursor:
             self.counts.new_epochs += 1
         if self._doubted == epoch:
             self._doubted = None
+        if epoch in self._left:
+            self._left.remove(epoch)
         self.epoch = epoch
         self._early.clear()
         self._early_hashes = 0

@@ -1,9 +1,10 @@
 """
 One connection to NATS that comes back by itself.
 
-The server may be away at the start or later, freeze or be replaced: the link connects anew within fractions of a second and
-calls ``opened`` each time, first and later alike, with all subscriptions in place. Nothing is kept for a server that is away:
-``send`` says no, and the sequence numbers above it make the loss visible.
+The server may be away at the start or later, freeze or be replaced: the link connects anew within fractions
+of a second and calls ``opened`` each time, first and later alike, with all subscriptions in place. Nothing
+is kept for a server that is away: ``send`` says no, and the sequence numbers above it make the loss
+visible.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class Link:
         opened: Callable[[], Awaitable[None]],
     ) -> None:
         self.counts = Counts()
+        self.once_connected = asyncio.Event()
+        """Set at the first connect, and set it stays."""
         self.last_error = ""
         self.away_since: float | None = clock()
         """Monotonic time since which the server is away; ``None`` while connected."""
@@ -98,7 +101,9 @@ class Link:
 
     @property
     def max_payload(self) -> int:
-        """The server's largest message in bytes; a megabyte, the server's default, while none is connected."""
+        """
+        The server's largest message in bytes; a megabyte, the server's default, while none is connected.
+        """
         return int(self._client.max_payload) if self.connected and self._client else 1_048_576
 
     async def keep(self, wish: Wish) -> None:
@@ -108,7 +113,10 @@ class Link:
             await self._subscribe_all()
 
     async def send(self, subject: str, data: bytes, *, reply: str = "") -> bool:
-        """Publish; whether the message went to the connection. Never raises, never waits for a server that is away."""
+        """
+        Publish; whether the message went to the connection. Never raises, never waits for a server that is
+        away.
+        """
         client = self._client
         if not self.connected or client is None:
             self.counts.unsent += 1
@@ -123,7 +131,10 @@ class Link:
         return True
 
     async def inbox(self, most_bytes: int) -> tuple[str, Subscription] | None:
-        """A fresh reply subject and its subscription, or ``None`` while the server is away. The caller ends it with ``leave``."""
+        """
+        A fresh reply subject and its subscription, or ``None`` while the server is away. The caller ends it
+        with ``leave``.
+        """
         client = self._client
         if not self.connected or client is None:
             return None
@@ -212,6 +223,7 @@ class Link:
         self.counts.connects += 1
         self.away_since = None
         self._said_away = False
+        self.once_connected.set()
         self.last_error = ""
         log.info("nats is connected", name=self._name)
         await self._subscribe_all()

@@ -1,11 +1,12 @@
 """
 What travels on NATS: normalised events, questions and answers, in msgpack.
 
-Every record is an array that opens with the schema number. A reader takes its own schema and the one before, ignores elements
-it does not know, and never raises: bytes that make no record come back as a ``Fault``, to be counted.
+Every record is an array that opens with the schema number. A reader takes its own schema and the one
+before, ignores elements it does not know, and never raises: bytes that make no record come back as a
+``Fault``, to be counted.
 
-A block is told by its **sequence hash**, which stands for the whole prefix up to it; hence no parent is sent. What a bridge
-announces is prefix-closed: a block is held only while every block before it is.
+A block is told by its **sequence hash**, which stands for the whole prefix up to it; hence no parent is
+sent. What a bridge announces is prefix-closed: a block is held only while every block before it is.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ AnswerKind = Literal["events", "snapshot", "busy"]
 
 class Epoch(NamedTuple):
     """
-    One life of a source: nanoseconds since 1970 at which the bridge, and the engine as the bridge saw it, started.
+    One life of a source: nanoseconds since 1970 at which the bridge, and the engine as the bridge saw it,
+    started.
 
     The bridge's start comes first, so that plain comparison orders epochs by age.
     """
@@ -49,7 +51,10 @@ class Epoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Bytes that are no record. ``reason`` is one of ``size``, ``schema``, ``malformed``: safe as a metric's label."""
+    """
+    Bytes that are no record. ``reason`` is one of ``size``, ``schema``, ``malformed``: safe as a metric's
+    label.
+    """
 
     reason: Literal["size", "schema", "malformed"]
 
@@ -58,9 +63,10 @@ class Event(Struct, array_like=True, frozen=True):
     """
     One change of what a worker holds.
 
-    ``stored`` and ``removed`` name blocks of one tier; ``cleared`` empties every tier. ``beat`` changes nothing and repeats the
-    last sequence number, so that a lost last event is noticed and silence can be told from death. Numbers of an epoch rise by
-    one from event to event; after a ``cleared`` the state is known whatever was missed before.
+    ``stored`` and ``removed`` name blocks of one tier; ``cleared`` empties every tier. ``beat`` changes
+    nothing and repeats the last sequence number, so that a lost last event is noticed and silence can be
+    told from death. Numbers of an epoch rise by one from event to event; after a ``cleared`` the state is
+    known whatever was missed before.
     """
 
     schema: Count
@@ -106,8 +112,9 @@ class Answer(Struct, array_like=True, frozen=True):
     """
     One piece of a bridge's answer; pieces count from 0 and the last one says so.
 
-    ``events`` holds encoded events that follow each other; ``snapshot`` the whole state as of ``sequence``; ``busy`` says that the
-    bridge is itself rebuilding: ask again. Once all pieces are applied, the replica is at ``sequence``.
+    ``events`` holds encoded events that follow each other; ``snapshot`` the whole state as of ``sequence``;
+    ``busy`` says that the bridge is itself rebuilding: ask again. Once all pieces are applied, the replica
+    is at ``sequence``.
     """
 
     schema: Count

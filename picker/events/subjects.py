@@ -1,8 +1,9 @@
 """
 Where events travel on NATS: one subject per worker and rank, any name packed into one safe token.
 
-``picker.v1.<pool>.kv.<worker>.<rank>`` carries a rank's events, ``picker.v1.<pool>.ask.<worker>.<rank>`` the questions of
-replicas that missed some. The pool's and the worker's names are tokens, so that server permissions can be written per worker.
+``picker.v1.<pool>.kv.<worker>.<rank>`` carries a rank's events, ``picker.v1.<pool>.ask.<worker>.<rank>``
+the questions of replicas that missed some. The pool's and the worker's names are tokens, so that server
+permissions can be written per worker.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _ESCAPE = re.compile(rb"=([0-9A-F]{2})")
 
 def token(name: str) -> str:
     """
-    Pack a name into one NATS token: letters, digits, ``_`` and ``-`` stay, every other byte of UTF-8 is ``=XX``.
+    Pack a name into one NATS token: letters, digits, ``_`` and ``-`` stay, every other byte of UTF-8 is
+    ``=XX``.
 
     The empty name is ``=``. No two names share a token.
 

@@ -1,9 +1,11 @@
 """
-The replica's end of the events: follows every watched worker and keeps the index equal to what its bridge announces.
+The replica's end of the events: follows every watched worker and keeps the index equal to what its bridge
+announces.
 
-Subscribe first, then ask: the answer is covered by the stream. Each worker's position is a `Cursor`; whatever it finds missing
-is asked for in the background, a bounded number of workers at one time, with growing pauses, until the worker is let go.
-NATS away, at the start or later, leaves the index as it is; on its return every worker is asked for what was missed.
+Subscribe first, then ask: the answer is covered by the stream. Each worker's position is a `Cursor`;
+whatever it finds missing is asked for in the background, a bounded number of workers at one time, with
+growing pauses, until the worker is let go. NATS away, at the start or later, leaves the index as it is; on
+its return every worker is asked for what was missed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tenacity import AsyncRetrying, retry_if_result, stop_never, wait_random_exp
 
 from picker.events import cursor as cursors
 from picker.events.cursor import Cursor, Step
+from picker.events.follower import Follower, Status, worker_status
 from picker.events.link import Link, Wish
 from picker.events.records import Answer, Epoch, Fault, decode_event
 from picker.events.recovery import Silence, question
@@ -81,62 +84,6 @@ class Counts:
     stream: cursors.Counts = field(default_factory=cursors.Counts)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """How well one worker is followed."""
-
-    recovered: bool
-    answers: bool | None
-    """Whether a bridge answered the last question; ``None`` before the first one is over."""
-    epoch: Epoch | None
-    sequence: int
-    partial: bool
-    note: str
-    """Why the bridge cannot know this worker; empty when all is well."""
-    event_age: float | None
-    """Seconds since the last change came in; ``None`` before the first."""
-    heard_age: float | None
-    """Seconds since anything came in, a beat included: a bridge beats every few seconds."""
-    last_error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The state of the event path."""
-
-    enabled: bool
-    connected: bool
-    away_seconds: float | None
-    """For how long NATS has been away; ``None`` while connected."""
-    last_error: str
-    waiting: int
-    """Messages not yet applied."""
-    workers: dict[str, WorkerStatus]
-
-
-@dataclass(slots=True, eq=False)
-class _Follower:
-    """One watched worker."""
-
-    worker: str
-    cursor: Cursor
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-    answers: bool | None = None
-    event_at: float | None = None
-    heard_at: float | None = None
-    last_error: str = ""
-
-    async def rest(self, seconds: float) -> None:
-        """Pause between two questions; a sign of life of the bridge ends it."""
-        self.wake.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self.wake.wait()
-        except TimeoutError:
-            return
-
-
 class Subscriber:
     """
     Follows the events of the watched workers and keeps the index.
@@ -146,7 +93,8 @@ class Subscriber:
         pool: ``namespace/name``.
         index: where blocks are stored. Workers are added and dropped here as they are watched and let go.
         clock: monotonic seconds.
-        on_stored: called with a worker and the blocks that it announced on its device; it must be quick. What it raises is counted.
+        on_stored: called with a worker and the blocks that it announced on its device; it must be quick.
+            What it raises is counted.
 
     """
 
@@ -167,8 +115,8 @@ class Subscriber:
         self._index = index
         self._clock = clock
         self._on_stored = on_stored
-        self._followers: dict[str, _Follower] = {}
-        self._by_subject: dict[str, _Follower] = {}
+        self._followers: dict[str, Follower] = {}
+        self._by_subject: dict[str, Follower] = {}
         self._queue: deque[tuple[str, bytes]] = deque()
         self._filled = asyncio.Event()
         self._gate = asyncio.Semaphore(settings.recovery_parallel)
@@ -183,13 +131,16 @@ class Subscriber:
         except ValueError as error:
             log.warning("a worker's events cannot be followed", worker=worker[:100], error=str(error))
             return
-        follower = _Follower(worker, Cursor(self.counts.stream))
+        follower = Follower(worker, Cursor(self.counts.stream))
         self._followers[worker] = self._by_subject[subject] = follower
         self._index.add(worker)
         self._recover(follower)
 
     def unwatch(self, worker: str) -> None:
-        """Let this worker go: what it held is dropped, a recovery in progress ends at once, late events are ignored."""
+        """
+        Let this worker go: what it held is dropped, a recovery in progress ends at once, late events are
+        ignored.
+        """
         follower = self._followers.pop(worker, None)
         if follower is None:
             return
@@ -210,7 +161,10 @@ class Subscriber:
         ]
 
     def pending(self) -> list[str]:
-        """The unrecovered workers worth waiting for: those whose bridge answers, or that were not asked in vain yet."""
+        """
+        The unrecovered workers worth waiting for: those whose bridge answers, or that were not asked in
+        vain yet.
+        """
         return [name for name in self.unrecovered() if self._followers[name].answers is not False]
 
     def status(self) -> Status:
@@ -224,7 +178,7 @@ class Subscriber:
             away_seconds=None if connected or not self.enabled else now - away,
             last_error=self.link.last_error,
             waiting=len(self._queue),
-            workers={name: _worker_status(follower, now) for name, follower in self._followers.items()},
+            workers={name: worker_status(follower, now) for name, follower in self._followers.items()},
         )
 
     async def run(self) -> None:
@@ -297,7 +251,7 @@ class Subscriber:
         self._recover(follower)
         return touched
 
-    def _step(self, follower: _Follower, step: Step) -> int:
+    def _step(self, follower: Follower, step: Step) -> int:
         """Bring the index to where the cursor is."""
         if step.clear:
             self.counts.clears += 1
@@ -312,7 +266,7 @@ class Subscriber:
                 self._index.remove(follower.worker, event.hashes, event.tier)
         return touched
 
-    def _store(self, follower: _Follower, hashes: Sequence[int], tier: int) -> None:
+    def _store(self, follower: Follower, hashes: Sequence[int], tier: int) -> None:
         self.counts.stored_blocks += len(hashes)
         self._index.store(follower.worker, hashes, tier)
         if tier == 0:
@@ -323,13 +277,13 @@ class Subscriber:
                 self.counts.listener_errors += 1
                 log.exception("a listener of stored blocks failed", worker=follower.worker)
 
-    def _recover(self, follower: _Follower) -> None:
+    def _recover(self, follower: Follower) -> None:
         """See to it that this worker is being recovered, unless it is current or nothing runs yet."""
         if self._tasks is None or follower.task is not None or follower.cursor.current:
             return
         follower.task = self._tasks.create_task(self._recovery(follower), name=f"recover {follower.worker}")
 
-    async def _recovery(self, follower: _Follower) -> None:
+    async def _recovery(self, follower: Follower) -> None:
         """Ask until the worker is current; `unwatch` cancels this."""
         retrying = AsyncRetrying(
             retry=retry_if_result(lambda done: not done),
@@ -343,12 +297,13 @@ class Subscriber:
             follower.task = None
         self._recover(follower)  # what arrived while this task was ending
 
-    async def _once(self, follower: _Follower) -> bool:
+    async def _once(self, follower: Follower) -> bool:
         """One question, and its answer applied. Whether the worker is current."""
         async with self._gate:
             if follower.cursor.current:
                 return True
             self.counts.asks += 1
+            asked = follower.cursor.epoch
             subject = self._subjects.asks(follower.worker)
             answer = await question(
                 self.link, subject, follower.cursor.ask(), timeout=self._settings.recovery_timeout_seconds
@@ -361,14 +316,14 @@ class Subscriber:
                 return False
             self.counts.answers += 1
             follower.answers = True
-            await self._accept(follower, answer)
+            await self._accept(follower, answer, asked)
         if follower.cursor.current:
             follower.last_error = ""
         return follower.cursor.current
 
-    async def _accept(self, follower: _Follower, pieces: list[Answer]) -> None:
+    async def _accept(self, follower: Follower, pieces: list[Answer], asked: Epoch | None) -> None:
         first, cursor = pieces[0], follower.cursor
-        if not cursor.accept(first):
+        if not cursor.accept(first, asked):
             follower.last_error = "an answer from before what is known already"
             return
         if first.kind == "snapshot":
@@ -384,7 +339,7 @@ class Subscriber:
                 await asyncio.sleep(0)
         self._step(follower, cursor.settle(pieces[-1]))
 
-    async def _swap(self, follower: _Follower, pieces: list[Answer]) -> None:
+    async def _swap(self, follower: Follower, pieces: list[Answer]) -> None:
         """Put a snapshot in place of what is held, in small steps; a newer life of the source stops it."""
         cursor = follower.cursor
         life = cursor.begin_snapshot(pieces[0].epoch)
@@ -398,18 +353,3 @@ class Subscriber:
                     if cursor.lives != life:
                         return
         self._step(follower, cursor.end_snapshot(pieces[-1], life))
-
-
-def _worker_status(follower: _Follower, now: float) -> WorkerStatus:
-    cursor = follower.cursor
-    return WorkerStatus(
-        recovered=cursor.current,
-        answers=follower.answers,
-        epoch=cursor.epoch,
-        sequence=cursor.sequence,
-        partial=cursor.partial,
-        note=cursor.note,
-        event_age=None if follower.event_at is None else now - follower.event_at,
-        heard_age=None if follower.heard_at is None else now - follower.heard_at,
-        last_error=follower.last_error,
-    )

@@ -117,9 +117,6 @@ class Picks:
             told.clear()
         self.delay, self.cancelled = 0.0, 0
 
-    def ends(self) -> list[LogEntry]:
-        return [entry for entry in self.entries if entry.end]
-
 
 @dataclass
 class Gate:
@@ -153,6 +150,10 @@ class Gate:
     def booking(self) -> str:
         """The booking minted last."""
         return f"booking-{self.minted}"
+
+    def ends(self) -> list[LogEntry]:
+        """End entries of the access log that name the booking minted last."""
+        return [entry for entry in self.picks.entries if entry.end and entry.booking_id == self.booking]
 
     def url(self, pair: tuple[str, str], path: str = "/v1/completions") -> str:
         return self.urls[name_of(pair)] + path
@@ -279,9 +280,10 @@ async def _open_gate(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         yield running
 
 
-@pytest.fixture
-def gate(_open_gate: Gate) -> Gate:
+@pytest_asyncio.fixture(loop_scope="session")
+async def gate(_open_gate: Gate) -> Gate:
     """A gateway with a listener for each pair of body modes, as if no test had been there before."""
+    await _open_gate.eventually(lambda: _open_gate.server.open_streams == 0)
     _open_gate.renew()
     return _open_gate
 
@@ -307,3 +309,12 @@ def open_envoy() -> OpenEnvoy:
 def open_gate() -> OpenGate:
     """Opens a gateway of one's own, with a server and a worker."""
     return running_gate
+
+
+MakePicks = Callable[[Callable[[HttpRequest], Picked | Refused]], Picks]
+
+
+@pytest.fixture
+def make_picks() -> MakePicks:
+    """Makes a picker that answers as it is told."""
+    return Picks

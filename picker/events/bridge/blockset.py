@@ -1,16 +1,18 @@
 """
 What one rank of an engine holds, told in our own hashes. Pure: events in, changes out, ``now`` is given.
 
-The engine speaks of blocks by hashes of its own. Each becomes a `_Node`: its place in a prompt (the parent), our sequence hash,
-and how many copies lie on each tier; engines announce every copy, stored and removed alike. What is announced is
-**prefix-closed**: a block, while it and every block before it are held on some tier. So a block whose parent went is withdrawn
-with all that follow it, and announced again when the parent returns.
+The engine speaks of blocks by hashes of its own. Each becomes a `_Node`: its place in a prompt (the
+parent), our sequence hash, and how many copies lie on each tier; engines announce every copy, stored and
+removed alike. What is announced is **prefix-closed**: a block, while it and every block before it are held
+on some tier. So a block whose parent went is withdrawn with all that follow it, and announced again when
+the parent returns.
 
 - A node without copies stays while a child of it is held: the child needs it to return.
-- A block whose parent is not known is **parked**: its tokens are kept, bounded in number and time, until the parent comes. It
-  never hangs on the root: that would be a wrong prefix.
-- Engine blocks smaller than the pool's are joined: the pool's block is announced while all its parts are held, on the tier that
-  all of them share, else on the lowest of their best. An engine block size that does not divide the pool's is refused.
+- A block whose parent is not known is **parked**: its tokens are kept, bounded in number and time, until
+  the parent comes. It never hangs on the root: that would be a wrong prefix.
+- Engine blocks smaller than the pool's are joined: the pool's block is announced while all its parts are
+  held, on the tier that all of them share, else on the lowest of their best. An engine block size that does
+  not divide the pool's is refused.
 - Of several KV groups the first of full attention counts: the others hold the same prompts in part.
 """
 
@@ -59,7 +61,10 @@ class Counts:
 
 
 class _Node:
-    """One engine block. ``own`` is our hash where a block of the pool ends here; ``base`` the last one at or before here."""
+    """
+    One engine block. ``own`` is our hash where a block of the pool ends here; ``base`` the last one at or
+    before here.
+    """
 
     __slots__ = ("base", "copies", "held_children", "key", "linked", "mask", "opaque", "own", "parent", "placed",
                  "seed", "since", "tail", "tokens")  # fmt: skip
@@ -302,7 +307,9 @@ class BlockSet:
             node = self._nodes.get(node.parent)
 
     def _give_up(self, key: int) -> None:
-        """Forget a parked block although the engine holds it; what follows it stays parked in its own right."""
+        """
+        Forget a parked block although the engine holds it; what follows it stays parked in its own right.
+        """
         node = self._nodes[key]
         self._parked.pop(key)
         self.counts.parked_dropped += 1
@@ -314,7 +321,10 @@ class BlockSet:
         self._prune(node)
 
     def _refresh(self, start: _Node) -> None:
-        """Announce or withdraw what a change at this node decides: itself, and of what follows it as much as is concerned."""
+        """
+        Announce or withdraw what a change at this node decides: itself, and of what follows it as much as
+        is concerned.
+        """
         waiting = [start]
         while waiting:
             node = waiting.pop()

@@ -1,8 +1,10 @@
 """
-The bridge at work: one engine's stream in, clean events on NATS out, and answers for replicas that missed some.
+The bridge at work: one engine's stream in, clean events on NATS out, and answers for replicas that missed
+some.
 
-Whatever breaks the engine's stream beyond repair (a restart, batches that no replay returns) begins a new life: a new epoch, first
-a ``cleared``, then what can be rebuilt. NATS away changes nothing here: numbers go on, and replicas ask when they see the gap.
+Whatever breaks the engine's stream beyond repair (a restart, batches that no replay returns) begins a new
+life: a new epoch, first a ``cleared``, then what can be rebuilt. NATS away changes nothing here: numbers go
+on, and replicas ask when they see the gap.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,7 +109,10 @@ class Bridge:
         self._probe_at = 0.0
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Bridge until cancelled. ``ready`` is called once engine and NATS are there, or after a few seconds without them."""
+        """
+        Bridge until cancelled. ``ready`` is called once engine and NATS are there, or after a few seconds
+        without them.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feed.run(), name="engine feed")
             tasks.create_task(self.link.run(), name="nats link")
@@ -115,9 +121,10 @@ class Bridge:
             tasks.create_task(self._say_ready(ready), name="say ready")
 
     async def _say_ready(self, ready: Callable[[], None]) -> None:
-        deadline = self._clock() + READY_SECONDS
-        while self._clock() < deadline and not (self.synced.is_set() and self.link.connected):
-            await asyncio.sleep(0.02)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_SECONDS):
+                await self.synced.wait()
+                await self.link.once_connected.wait()
         ready()
 
     async def _follow(self) -> None:
@@ -184,7 +191,10 @@ class Bridge:
         await self._send(self.ranks.begin(Epoch(self._started, self._engine), aside=aside))
 
     async def _check(self) -> bool:
-        """Ask the engine for what follows the last applied batch; another life is rebuilt. Whether we are level with it."""
+        """
+        Ask the engine for what follows the last applied batch; another life is rebuilt. Whether we are
+        level with it.
+        """
         if self._position.applied is None:
             await self._rebuild()
             return True
@@ -262,9 +272,10 @@ class Bridge:
             if isinstance(ask, Fault) or not message.reply or message.reply.startswith(ROOT):
                 self.counts.bad_asks += 1
                 return
-            async for piece in self.ranks.by_rank[number].publisher.answers(ask):
+            for piece in self.ranks.by_rank[number].publisher.answers(ask):
                 if not await self.link.send(message.reply, piece):
                     return
+                await asyncio.sleep(0)
 
         return asked
 

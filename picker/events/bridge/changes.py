@@ -67,7 +67,10 @@ class Announced:
         return changes
 
     def tier(self, tier: int) -> list[int]:
-        """The blocks announced on one tier; a block comes after those before it in its prompt, as far as they share its tier."""
+        """
+        The blocks announced on one tier; a block comes after those before it in its prompt, as far as they
+        share its tier.
+        """
         field = _FIELD[tier]
         return [block for block, count in self._count.items() if count & field]
 

@@ -1,8 +1,9 @@
 """
 Whether an engine's numbered batches follow each other, and whether they are of one life of the engine. Pure.
 
-Within one life the numbers of the live stream rise; one that does not shows a restart. A number alone does not prove that a replay
-is of the same life: so a replay is asked for from the *last applied* batch on, and that one must come back byte for byte.
+Within one life the numbers of the live stream rise; one that does not shows a restart. A number alone does
+not prove that a replay is of the same life: so a replay is asked for from the *last applied* batch on, and
+that one must come back byte for byte.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """
 What engines say, in their own encodings, turned into three plain events. No I/O; nothing here raises.
 
-The encoding is told from each event, never from the connection: an event is a tagged array (vLLM to 0.23, SGLang to 0.5.19) or a
-map (vLLM from 0.24, SGLang from 0.5.20, TensorRT-LLM's stream); the batch around them is an array in every version:
-``[time, [events...], rank]``, the rank absent or null in some. Unknown keys and further positions are ignored, a missing
-tail is tolerated. One bad event is skipped and counted; it spoils neither its batch nor the connection.
+The encoding is told from each event, never from the connection: an event is a tagged array (vLLM to 0.23,
+SGLang to 0.5.19) or a map (vLLM from 0.24, SGLang from 0.5.20, TensorRT-LLM's stream); the batch around
+them is an array in every version: ``[time, [events...], rank]``, the rank absent or null in some. Unknown
+keys and further positions are ignored, a missing tail is tolerated. One bad event is skipped and counted;
+it spoils neither its batch nor the connection.
 """
 
 from __future__ import annotations
@@ -44,14 +45,20 @@ class Stored:
     parent: int | None
     """Engine hash of the block before the first one; ``None``: it is the first of a prompt."""
     tokens: array[int] | None
-    """The tokens of all blocks, one after the other. ``None``: not told, the event says only where known blocks lie."""
+    """
+    The tokens of all blocks, one after the other. ``None``: not told, the event says only where known
+    blocks lie.
+    """
     block_size: int
     tier: int
     lora: str
     salt: str
     """Cache salt of the chain; known only where the event starts one."""
     opaque: tuple[bool, ...]
-    """Per block, whether more than its tokens makes it (images, embeddings): no prompt of tokens may match it. Empty: none."""
+    """
+    Per block, whether more than its tokens makes it (images, embeddings): no prompt of tokens may match it.
+    Empty: none.
+    """
     group: int | None
     kind: str | None
     """The kind of attention of the event's KV group, where told."""
@@ -107,8 +114,9 @@ def decode_frames(frames: Sequence[bytes]) -> Frames | None:
     """
     Read a live message or a piece of a replay, in either framing; ``None`` for anything else.
 
-    The last two frames count: ``[topic][sequence][payload]`` live, with an empty frame before it, and with or without the
-    topic, in a replay. The end of a replay carries ``END_OF_REPLAY`` as its sequence: see `is_end`.
+    The last two frames count: ``[topic][sequence][payload]`` live, with an empty frame before it, and with
+    or without the topic, in a replay. The end of a replay carries ``END_OF_REPLAY`` as its sequence: see
+    `is_end`.
     """
     if len(frames) < 2 or len(frames[-2]) != 8:
         return None
@@ -229,7 +237,9 @@ def _hashes(value: Any) -> tuple[int, ...]:
 
 
 def _tokens(value: Any) -> tuple[array[int] | None, bool]:
-    """The tokens, ``None`` where there are none; and whether some are no tokens at all (TensorRT-LLM's media)."""
+    """
+    The tokens, ``None`` where there are none; and whether some are no tokens at all (TensorRT-LLM's media).
+    """
     if not value and (value is None or isinstance(value, list)):
         return None, False
     if not isinstance(value, list):
@@ -277,7 +287,9 @@ def _lora(fields: Mapping[str, Any]) -> str:
 def _extras(
     fields: Mapping[str, Any], blocks: int, lora: str, *, starts: bool
 ) -> tuple[str, tuple[bool, ...]]:
-    """The chain's salt, and per block whether its extra keys name anything that no prompt of tokens can name."""
+    """
+    The chain's salt, and per block whether its extra keys name anything that no prompt of tokens can name.
+    """
     salt = fields.get("cache_salt")
     if salt is not None and not isinstance(salt, str):
         raise _Skip("extra_keys")

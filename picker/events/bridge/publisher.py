@@ -1,15 +1,14 @@
 """
 One rank's events on NATS: numbered, kept for a while, and the answers to replicas that missed some.
 
-Numbers are given, and what is held is changed, in one go without a pause; so an answer made at any moment is exact for the number
-it carries. Sending comes after and may fail: then replicas see the gap and ask.
+Numbers are given, and what is held is changed, in one go without a pause; so an answer made at any moment
+is exact for the number it carries. Sending comes after and may fail: then replicas see the gap and ask.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -62,7 +61,9 @@ class RankPublisher:
         self._ring_bytes = 0
 
     def begin(self, epoch: Epoch, announced: Announced) -> list[bytes]:
-        """A new life of the source: numbers start anew, with a ``cleared``. The messages to send, in order."""
+        """
+        A new life of the source: numbers start anew, with a ``cleared``. The messages to send, in order.
+        """
         self.epoch, self.sequence = epoch, 0
         self._announced = announced
         self._ring.clear()
@@ -92,8 +93,12 @@ class RankPublisher:
         self.counts.beats += 1
         return self._event("beat", [], 0)
 
-    async def answers(self, ask: Ask) -> AsyncIterator[bytes]:
-        """The pieces of the answer: the missing events if they are kept, else all that is held."""
+    def answers(self, ask: Ask) -> Iterator[bytes]:
+        """
+        The pieces of the answer: the missing events if they are kept, else all that is held.
+
+        The first piece fixes the moment that all of them speak of; the others may be taken later.
+        """
         self.counts.asks += 1
         if self.busy:
             self.counts.busy += 1
@@ -108,7 +113,6 @@ class RankPublisher:
             pieces = self._snapshot()
         for piece in pieces:
             yield encode(piece)
-            await asyncio.sleep(0)
 
     @property
     def _oldest(self) -> int:

@@ -109,7 +109,10 @@ class Ranks:
             rank.publisher.partial = True
 
     def end_aside(self, past: Past) -> list[Outgoing]:
-        """The rebuilding is over: tell all that is held. A rank that was cleared since some moment is known from there."""
+        """
+        The rebuilding is over: tell all that is held. A rank that was cleared since some moment is known
+        from there.
+        """
         self._aside, self._partial = False, past != "all"
         outgoing: list[Outgoing] = []
         for rank in self.by_rank.values():

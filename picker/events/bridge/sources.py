@@ -1,8 +1,8 @@
 """
 The engine's two ZMQ sockets: its stream of events, and the replay of past ones.
 
-Frames are drained with no other work in between: an engine's replay socket drops what its reader is too slow for, the mark of
-the end included, so nothing here waits without an end. Numbers are judged elsewhere.
+Frames are drained with no other work in between: an engine's replay socket drops what its reader is too
+slow for, the mark of the end included, so nothing here waits without an end. Numbers are judged elsewhere.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ class EngineFeed:
         return item
 
     async def replay(self, start: int) -> Replay:
-        """What the engine still has from number ``start`` on. Ends by itself: at the mark, after an idle time, or in all."""
+        """
+        What the engine still has from number ``start`` on. Ends by itself: at the mark, after an idle time,
+        or in all.
+        """
         self.counts.replays += 1
         batches: list[Frames] = []
         size = 0

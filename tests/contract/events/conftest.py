@@ -7,7 +7,7 @@ import contextlib
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ import pytest
 import xxhash
 import zmq
 import zmq.asyncio
+from pydantic import SecretStr
 
 from picker.core.blocks import sequence_hashes
 from picker.core.index import PrefixIndex
@@ -65,7 +66,9 @@ class NatsServer:
 class Engine:
     """An engine's cache and its two event sockets. Hashes are its own; ``truth`` says in ours what it holds."""
 
-    def __init__(self, *, keep: int = 10_000, ports: tuple[int, int] | None = None, block_size: int = BLOCK) -> None:
+    def __init__(
+        self, *, keep: int = 10_000, ports: tuple[int, int] | None = None, block_size: int = BLOCK
+    ) -> None:
         self.keep = keep
         self.block_size = block_size
         self.ports = ports or (free_port(), free_port())
@@ -171,7 +174,7 @@ class Replica:
         self.index = PrefixIndex()
         self.stored: list[int] = []
         self.subscriber = Subscriber(
-            EventSettings(nats_url=url, recovery_timeout_seconds=0.5), POOL, self.index,
+            EventSettings(nats_url=SecretStr(url), recovery_timeout_seconds=0.5), POOL, self.index,
             clock=time.monotonic, on_stored=lambda _worker, hashes: self.stored.extend(hashes),
         )  # fmt: skip
         self.subscriber.watch(worker)
@@ -190,7 +193,7 @@ class Replica:
         return self.subscriber.status().workers[self.worker].partial
 
 
-class Path_:
+class EventPath:
     """Everything between an engine and its replicas; ends all of it."""
 
     def __init__(self, nats: NatsServer) -> None:
@@ -209,12 +212,16 @@ class Path_:
         self._engines.remove(engine)
         return self.engine(ports=engine.ports, keep=engine.keep, block_size=engine.block_size)
 
-    def bridge(self, engine: Engine, *, replay: bool = True, **given: object) -> tuple[Bridge, asyncio.Task[None]]:
+    def bridge(
+        self, engine: Engine, *, replay: bool = True, **given: object
+    ) -> tuple[Bridge, asyncio.Task[None]]:
         settings = BridgeSettings(
             bridge_worker=WORKER, bridge_events=engine.events,
             bridge_replay=engine.replay if replay else "", **given,  # type: ignore[arg-type]
         )  # fmt: skip
-        bridge = Bridge(EventSettings(nats_url=self.nats.url), settings, pool=POOL, block_size=BLOCK)
+        bridge = Bridge(
+            EventSettings(nats_url=SecretStr(self.nats.url)), settings, pool=POOL, block_size=BLOCK
+        )
         task = asyncio.create_task(bridge.run())
         self._tasks.append(task)
         return bridge, task
@@ -238,10 +245,10 @@ class Path_:
 
 
 @pytest.fixture
-async def path() -> AsyncIterator[Path_]:
+async def path() -> AsyncIterator[EventPath]:
     nats = NatsServer()
     await nats.start()
-    made = Path_(nats)
+    made = EventPath(nats)
     try:
         yield made
     finally:
@@ -252,7 +259,9 @@ async def path() -> AsyncIterator[Path_]:
 def until() -> Callable[..., object]:
     """Wait until something is so; fail with what is so instead."""
 
-    async def wait(holds: Callable[[], bool], seconds: float = 20.0, say: Callable[[], object] = lambda: "") -> None:
+    async def wait(
+        holds: Callable[[], bool], seconds: float = 20.0, say: Callable[[], object] = lambda: ""
+    ) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:
@@ -263,10 +272,16 @@ def until() -> Callable[..., object]:
 
 
 @pytest.fixture
-def prompts() -> Iterator[Callable[[int], list[int]]]:
+def prompts() -> Callable[[int], list[int]]:
     """Prompts by number: 24 tokens, of which the first 8 are shared by all."""
 
     def prompt(number: int) -> list[int]:
         return list(range(8)) + [1000 * (number + 1) + each for each in range(16)]
 
-    yield prompt
+    return prompt
+
+
+@pytest.fixture
+def free() -> Callable[[], int]:
+    """A free port."""
+    return free_port
