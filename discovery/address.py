@@ -64,6 +64,8 @@ def split_address(text: str) -> tuple[str, int | None]:
 
 def _host(host: str, shown: str) -> str:
     if ":" in host or _NUMERIC.fullmatch(host):
+        if "%" in host:
+            raise AddressError(f"{shown}: an address with a zone (%) means nothing to others")
         try:
             return str(ipaddress.ip_address(host))
         except ValueError:

@@ -156,7 +156,8 @@ class RequestSettings(Part):
     tokenizers: str = ""
     """
     Where each model's tokenizer lies: `MODEL=DIR` pairs separated by commas. DIR holds `tokenizer.json` and
-    `tokenizer_config.json` or `chat_template.jinja`. `*=DIR` serves every other model. Without one a model is routed by load alone.
+    `tokenizer_config.json` or `chat_template.jinja`. `*=DIR` serves every other model. Without one a model is
+    routed by load alone.
     """
     tokenize_budget_seconds: Seconds = Field(default=0.1, gt=0, le=10)
     """

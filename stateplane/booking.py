@@ -127,7 +127,7 @@ class Status(StrEnum):
     SAME = "same"  # it had taken effect before; nothing changed
     STALE = "stale"  # a newer term or operation number rules; nothing changed
     GONE = "gone"  # the booking has ended (``cause`` says how); nothing changed
-    UNKNOWN = "unknown"  # no such booking is known; nothing changed (a proven end is remembered: its book comes too late)
+    UNKNOWN = "unknown"  # no such booking is known; nothing changed (a proven end is remembered all the same)
     FULL = "full"  # select only: every candidate is at its limit; nothing booked
 
 
@@ -176,7 +176,7 @@ class OwnerLapsed:
 
 @dataclass(frozen=True, slots=True)
 class Rebooked:
-    """An owner has declared that all its live bookings stand in this epoch: what the view kept of it from an older one goes."""
+    """All live bookings of this owner stand in this epoch: what a view kept of it from an older one goes."""
 
     version: Version
     owner: Owner
@@ -230,7 +230,10 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One worker offered to an atomic choice: price = base + per_token * sum(prefill) + per_block * sum(blocks) + per_request * sum(requests)."""
+    """One worker offered to an atomic choice.
+
+    Its price is ``base + per_token * sum(prefill) + per_block * sum(blocks) + per_request * sum(requests)``.
+    """
 
     worker: str
     base: float

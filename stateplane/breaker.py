@@ -22,7 +22,9 @@ class Breaker:
 
     __slots__ = ("_failures", "_failures_most", "_slow", "reason", "since", "smoothed", "state")
 
-    def __init__(self, *, now: float, failures: int = 2, slow: float = 0.1, state: Health = Health.AWAY) -> None:
+    def __init__(
+        self, *, now: float, failures: int = 2, slow: float = 0.1, state: Health = Health.AWAY
+    ) -> None:
         self._failures_most = failures
         self._slow = slow
         self._failures = 0

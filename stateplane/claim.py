@@ -1,7 +1,7 @@
 """What this replica says of one booking, what the plane is known to hold of it, and the call that brings them together.
 
-Pure. A claim is told what happened; `next_call` compares and names the one call to make now, or none. So only the newest
-state is ever sent, a lost answer is simply asked for again, and a plane that lost everything is told everything anew.
+Pure. A claim is told what happened; `next_call` compares and names the one call to make now, or none. So only the
+newest state is ever sent, a lost answer is simply asked for again, and a plane that lost everything is told anew.
 """
 
 from __future__ import annotations

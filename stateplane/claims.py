@@ -109,8 +109,12 @@ class Claims:
         return None
 
     def _foreign(self, booking_id: str) -> Claim:
-        booking = self._table.view.booking(booking_id) or Booking(booking_id, "", "", self._table.owner, NOTHING)
-        return self._table.add(Claim(self._table.owner, booking, booking.amount, [booking.worker], asked=True))
+        booking = self._table.view.booking(booking_id) or Booking(
+            booking_id, "", "", self._table.owner, NOTHING
+        )
+        return self._table.add(
+            Claim(self._table.owner, booking, booking.amount, [booking.worker], asked=True)
+        )
 
     # what the sender does
 
@@ -132,13 +136,21 @@ class Claims:
         self._count(outcome.status)
         claim = self._table.claims[booking_id]
         claim.busy = False
-        wanted, faded = claim.want, claim.faded or (claim.known is not None and claim.known.state is State.DRAINING)
+        wanted, faded = (
+            claim.want,
+            claim.faded or (claim.known is not None and claim.known.state is State.DRAINING),
+        )
         claim.answered(call, outcome)
         if isinstance(call, Move) and outcome.status in (Status.DONE, Status.SAME):
             self._table.echo_told(claim, now)
         if wanted is Want.ADOPTED and claim.want is Want.ACTIVE:
             self._table.counts.adopted += 1
-        elif faded and claim.want is Want.ACTIVE and claim.known is not None and claim.known.state is State.ACTIVE:
+        elif (
+            faded
+            and claim.want is Want.ACTIVE
+            and claim.known is not None
+            and claim.known.state is State.ACTIVE
+        ):
             self._table.counts.reclaimed += 1
         if claim.fruitless == FRUITLESS_MOST:
             self._table.counts.fruitless += 1

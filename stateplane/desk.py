@@ -1,4 +1,4 @@
-"""One replica's hand in the state plane: what the pick path calls is synchronous and never raises, the rest is behind."""
+"""One replica's hand in the state plane: the pick path's side is synchronous and never raises, the rest is behind."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import structlog
 from stateplane.booking import Amount, Booking, Cause, Member, Owner, Rules, State, Version
 from stateplane.breaker import Health
 from stateplane.claims import Claims
-from stateplane.claims import Counts as ClaimCounts
-from stateplane.link import Counts as LinkCounts
+from stateplane.hearing import Hearing
+from stateplane.line import Counts as LineCounts
 from stateplane.link import Link
 from stateplane.plane import StatePlane
+from stateplane.table import Counts as TableCounts
+from stateplane.table import Table
 from stateplane.view import View
 
 log = structlog.get_logger(__name__)
@@ -64,8 +66,8 @@ class DeskStatus:
 class Counts:
     """What a desk counts: its word on bookings, and its link to the plane."""
 
-    claims: ClaimCounts
-    link: LinkCounts
+    bookings: TableCounts
+    calls: LineCounts
     strange: int = 0  # ids that no picker minted
 
 
@@ -108,13 +110,15 @@ class Desk:
         self._clock = clock
         self._began = clock()
         self._shared = mode != "isolated"
-        self._claims = Claims(owner, self.view, rules=rules, capacity=capacity, shared=self._shared)
+        self._table = Table(owner, self.view, rules=rules, capacity=capacity, shared=self._shared)
+        self._claims = Claims(self._table)
+        self._hearing = Hearing(self._table)
         self._link = Link(
-            plane, self._claims, self.view, rules=rules, info=info or {}, clock=clock,
+            plane, self._table, rules=rules, info=info or {}, clock=clock,
             parallel=parallel, timeout=timeout, rng=rng or random.Random(),
         )  # fmt: skip
         self._rules = rules
-        self.counts = Counts(self._claims.counts, self._link.counts)
+        self.counts = Counts(self._table.counts, self._link.line.counts)
 
     # the pick path
 
@@ -153,7 +157,7 @@ class Desk:
 
     def owns(self, booking_id: str) -> bool:
         """Whether this replica speaks for that booking."""
-        return booking_id in self._claims
+        return booking_id in self._table.claims
 
     def _known_shape(self, booking_id: str) -> bool:
         if _ID.fullmatch(booking_id):
@@ -184,7 +188,7 @@ class Desk:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._rules.heartbeat)
-            self._claims.sweep(self._clock())
+            self._hearing.sweep(self._clock())
 
     def publish(self, **info: str) -> None:
         """Say this of this replica from the next heartbeat on."""
@@ -205,14 +209,14 @@ class Desk:
     @property
     def degraded(self) -> bool:
         """Whether picks are made on a view that may be missing what the others do."""
-        return self._shared and (not self._link.joined or self._link.breaker.state is Health.AWAY)
+        return self._shared and (not self._link.joined or self._link.away)
 
     def status(self) -> DeskStatus:
         """A picture of the moment; costs O(bookings)."""
         now = self._clock()
         bookings = self.view.bookings().values()
         own = sum(booking.owner == self.owner for booking in bookings)
-        breaker = self._link.breaker
+        breaker = self._link.line.breaker
         return DeskStatus(
             mode=self.mode,
             state=breaker.state if self._shared else Health.HEALTHY,
@@ -222,8 +226,8 @@ class Desk:
             version=self.view.version,
             lag=self._link.lag(now) if self._shared else 0.0,
             members=self.members,
-            outbox=len(self._claims.outbox),
-            owing=self._claims.owing,
+            outbox=len(self._table.outbox),
+            owing=self._table.owing,
             own=own,
             foreign=len(bookings) - own,
             draining=sum(booking.state is State.DRAINING for booking in bookings),

@@ -17,53 +17,60 @@ class Hearing:
 
     def hear(self, change: Change, now: float) -> bool:
         """Fold a change into the view; False where a whole picture is needed. Own bookings answer to it at once."""
+        table = self._table
         concerned: list[Claim] = []
-        if not isinstance(change, Gap) and self._table.view.follows(change.version):
+        if not isinstance(change, Gap) and table.view.follows(change.version):
             concerned = list(self._concerned(change))
             for claim in concerned:  # before the view shows a loss that we are about to contradict
-                self._table.touch(claim, now)
-        if not self._table.view.apply(change, now):
+                table.touch(claim, now)
+        if not table.view.apply(change, now):
             return False
         for claim in concerned:
-            self._table.touch(claim, now)
+            table.touch(claim, now)
         if isinstance(change, Booked):
-            self._table.stray(change.booking, now)
+            table.stray(change.booking, now)
         elif isinstance(change, Gone):
-            self._table.remember(change.id, change.cause)
-        self._table.overlay.caught_up(now)
+            table.remember(change.id, change.cause)
+        table.overlay.caught_up(now)
         return True
 
     def fold(self, snapshot: Snapshot, now: float) -> None:
         """Fold a whole picture into the view: in a new epoch, all that is ours has to be booked again."""
-        if self._table.view.folded and snapshot.version.epoch != self._table.view.version.epoch:
+        table = self._table
+        if table.view.folded and snapshot.version.epoch != table.view.version.epoch:
             self._take_up(now)
-        elif self._table.view.folded and snapshot.version < self._table.view.version:
+        elif table.view.folded and snapshot.version < table.view.version:
             return
         standing = {booking.id: booking for booking in snapshot.bookings}
-        for claim in tuple(self._table.claims.values()):
+        for claim in tuple(table.claims.values()):
             if claim.id in standing:
                 claim.stands(standing[claim.id], snapshot.version)
             else:
                 claim.lost(snapshot.version)
             if claim.want in (Want.ACTIVE, Want.DRAINING):
-                self._table.owed.add(claim.id)
-            self._table.touch(claim, now)  # before the view shows a loss that we are about to contradict
-        self._table.view.reset(snapshot, now)
-        self._table.strays_due = False
-        self._table.overlay.caught_up(now)
-        for claim in tuple(self._table.claims.values()):
-            self._table.touch(claim, now)
+                table.owed.add(claim.id)
+            table.touch(claim, now, polite=True)  # before the view shows a loss that we are about to contradict
+        table.view.reset(snapshot, now)
+        table.strays_due = False
+        table.overlay.caught_up(now)
+        for claim in tuple(table.claims.values()):
+            table.touch(claim, now, polite=True)
         for booking in snapshot.bookings:
-            self._table.stray(booking, now)
+            table.stray(booking, now)
 
     def _take_up(self, now: float) -> None:
         """What the old epoch held for us, draining, and no claim of ours speaks for: it has to be booked again too."""
-        for booking in self._table.view.owned(self._table.owner):
-            if booking.id in self._table.claims or booking.state is State.ACTIVE or self._table.view.hidden(booking.id):
+        table = self._table
+        for booking in table.view.owned(table.owner):
+            if booking.id in table.claims or booking.state is State.ACTIVE or table.view.hidden(booking.id):
                 continue
-            claim = Claim(self._table.owner, booking, booking.amount, [booking.worker], asked=True)
-            claim.want, claim.cause, claim.deadline = Want.DRAINING, booking.cause, self._table.view.deadline(booking.id)
-            self._table.add(claim)
+            claim = Claim(table.owner, booking, booking.amount, [booking.worker], asked=True)
+            claim.want, claim.cause, claim.deadline = (
+                Want.DRAINING,
+                booking.cause,
+                table.view.deadline(booking.id),
+            )
+            table.add(claim)
 
     def _concerned(self, change: Change) -> Iterator[Claim]:
         match change:
@@ -89,31 +96,38 @@ class Hearing:
 
     def sweep(self, now: float) -> None:
         """Each heartbeat: what waited for room or better luck is sent again; what this replica's clock ends, ends."""
-        for claim in tuple(self._table.claims.values()):
-            if claim.busy or claim.id in self._table.outbox or self._level(claim):
+        table = self._table
+        table.unsaid = False
+        for claim in tuple(table.claims.values()):
+            if claim.busy or self._level(claim):
                 continue
-            claim.fruitless = 0
             expired = claim.want is Want.DRAINING and claim.deadline is not None and claim.deadline <= now
             if expired and claim.known is None:
-                self._table.close(claim, Cause.DEADLINE, now)
-            elif not self._table.outbox.full:
+                table.close(claim, Cause.DEADLINE, now)
+            elif table.shared and claim.id not in table.outbox:
+                claim.fruitless = 0
                 self._check(claim)
-                self._table.touch(claim, now)
-        for echo in [echo for echo, deadline in self._table.echoes.items() if deadline <= now]:
-            del self._table.echoes[echo]
-            self._table.overlay.lift(echo, now)
+                table.touch(claim, now, polite=True)
+        for echo in [echo for echo, deadline in table.echoes.items() if deadline <= now]:
+            del table.echoes[echo]
+            table.overlay.lift(echo, now)
 
     def _level(self, claim: Claim) -> bool:
         """Whether it was found in line before, and the view still holds what it was found in line with."""
         told = self._table.shared and claim.want is Want.ACTIVE and claim.known is not None
-        return told and self._table.view.standing(claim.id) is claim.known and not self._table.view.laid(claim.id)
+        return (
+            told
+            and self._table.view.standing(claim.id) is claim.known
+            and not self._table.view.laid(claim.id)
+        )
 
     def _check(self, claim: Claim) -> None:
         """Where the view is level with what we heard, its word is the plane's."""
-        if self._table.view.laid(claim.id) or claim.known is None or not self._table.view.folded:
+        table = self._table
+        if table.view.laid(claim.id) or claim.known is None or not table.view.folded:
             return
-        standing = self._table.view.standing(claim.id)
+        standing = table.view.standing(claim.id)
         if standing is None:
-            claim.lost(self._table.view.version)
+            claim.lost(table.view.version)
         elif standing != claim.known:
-            claim.stands(standing, self._table.view.version)
+            claim.stands(standing, table.view.version)

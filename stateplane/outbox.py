@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 
 class Outbox:
-    """Ids waiting to be sent, oldest first. What is said of an id is looked up when it is taken, so only the newest counts."""
+    """Ids waiting to be sent, oldest first. What is said of one is looked up when it is taken: the newest counts."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -70,15 +70,17 @@ class StatePlane(Protocol):
         ...
 
     async def move(self, booking_id: str, *, term: int, op: int, worker: str, amount: Amount) -> Outcome:
-        """Another endpoint served: same id, new term, new worker; leaves a superseded draining ``<id>~n`` on the first."""
+        """Another endpoint served: same id, new term and worker; a superseded draining ``<id>~n`` stays on the first."""
         ...
 
     async def adjust(self, booking_id: str, *, term: int, op: int, amount: Amount) -> Outcome:
         """Set what it occupies (prefill ended, decode grew), inside the term."""
         ...
 
-    async def drain(self, booking_id: str, *, term: int, op: int, cause: Cause, seconds: float | None = None) -> Outcome:
-        """Its end is not proven, its life not either: it counts on, for ``seconds`` (default: the pool's rule) at most."""
+    async def drain(
+        self, booking_id: str, *, term: int, op: int, cause: Cause, seconds: float | None = None
+    ) -> Outcome:
+        """Neither its end nor its life is proven: it counts on, for ``seconds`` (default: the pool's rule) at most."""
         ...
 
     async def reclaim(self, booking_id: str) -> Outcome:

@@ -11,6 +11,8 @@ from stateplane.outbox import Outbox
 from stateplane.overlay import Overlay
 from stateplane.view import View
 
+MEMORY = 16_384
+"""Most ended and most faded bookings that are remembered."""
 FRUITLESS_MOST = 4
 """Calls about one booking that may bring nothing in a row; then it waits for the next heartbeat's sweep."""
 
@@ -22,7 +24,9 @@ class Counts:
     booked: int = 0
     ended: int = 0
     cancelled: int = 0  # ended before the plane was told of it at all
-    dropped: int = 0  # pushed out of a full outbox; told again when there is room, or found by the next whole picture
+    dropped: int = (
+        0  # pushed out of a full outbox; told again when there is room, or found by the next whole picture
+    )
     done: int = 0
     same: int = 0
     stale: int = 0
@@ -44,7 +48,7 @@ class Table:
     """The claims of one replica, and how view and outbox are kept in line with them.
 
     ``shared`` False: nothing is ever sent and draining ends by this replica's own clock (mode ``isolated``).
-    Every memory of the past is bounded by ``capacity``; the claims by what runs, and by ``capacity`` beyond that.
+    The claims are bounded by what runs, and by ``capacity`` beyond that.
     """
 
     def __init__(self, owner: Owner, view: View, *, rules: Rules, capacity: int, shared: bool = True) -> None:
@@ -52,6 +56,8 @@ class Table:
         self.outbox = Outbox(capacity)
         self.strays_due = False
         """Whether something was dropped that only a whole picture of the plane brings back to mind."""
+        self.unsaid = False
+        """Whether some claim waits for room in the outbox."""
         self.owner = owner
         self.view = view
         self.rules = rules
@@ -71,16 +77,21 @@ class Table:
     def __len__(self) -> int:
         return len(self.claims)
 
+    @property
     def owing(self) -> int:
         """How many bookings have yet to be booked again in this epoch."""
         return len(self.owed)
 
     def add(self, claim: Claim) -> Claim:
+        """Begin to speak for a booking."""
         self.claims[claim.id] = claim
         return claim
 
-    def touch(self, claim: Claim, now: float, *, first: bool = False) -> None:
-        """Let the view show what we say while the plane does not say the same, and send what it has to be told."""
+    def touch(self, claim: Claim, now: float, *, first: bool = False, polite: bool = False) -> None:
+        """Let the view show what we say while the plane does not say the same, and send what it has to be told.
+
+        ``first``: before all that waits. ``polite``: only where there is room.
+        """
         if self.claims.get(claim.id) is not claim:
             return
         if claim.busy:
@@ -96,7 +107,7 @@ class Table:
         else:
             self._lay(claim, now)
             if self.shared and claim.fruitless < FRUITLESS_MOST:
-                self._send(claim, now, first=first)
+                self._send(claim, now, first=first, polite=polite)
 
     def _lay(self, claim: Claim, now: float) -> None:
         if claim.want is Want.ENDED:
@@ -104,11 +115,15 @@ class Table:
         elif claim.want is not Want.ADOPTED:
             self.overlay.lay(claim.face(now), now)
 
-    def _send(self, claim: Claim, now: float, *, first: bool) -> None:
+    def _send(self, claim: Claim, now: float, *, first: bool, polite: bool) -> None:
+        if polite and self.outbox.full and claim.id not in self.outbox:
+            self.unsaid = True
+            return
         pushed = self.outbox.put(claim.id, first=first)
         if pushed is None:
             return
         self.counts.dropped += 1
+        self.unsaid = True
         dropped = self.claims.get(pushed)
         if dropped is None or dropped.want is Want.ACTIVE or not dropped.asked:
             return  # it is still here, and told at a later sweep
@@ -120,11 +135,12 @@ class Table:
         self.remove(dropped, now)
 
     def told(self, claim: Claim) -> None:
+        """There is nothing left to say of it for now."""
         self.outbox.discard(claim.id)
-        if claim.id in self.owed:
-            self.owed.discard(claim.id)
+        self.owed.discard(claim.id)
 
     def close(self, claim: Claim, cause: Cause, now: float) -> None:
+        """It is over; it stays hidden until the feed says so."""
         if cause in PROVEN:
             self.know_ended(claim.id, cause)
         if self.view.laid(claim.id):
@@ -133,6 +149,7 @@ class Table:
         self.remove(claim, now)
 
     def remove(self, claim: Claim, now: float) -> None:
+        """Speak for it no longer; our last word stands until the feed has caught up."""
         del self.claims[claim.id]
         self.told(claim)
         if self.shared and claim.asked:
@@ -143,13 +160,15 @@ class Table:
     # what a move left behind
 
     def echo(self, before: Booking, now: float) -> None:
+        """It moved: what may still run on the worker before counts at once, as the plane will say."""
         n = 1
         while (echo := f"{before.id}~{n}") in self.echoes or self.view.booking(echo) is not None:
             n += 1
         rules = self.rules
         seconds = rules.drain if rules.superseded_drain is None else rules.superseded_drain
         left = replace(
-            before, id=echo, key="", term=1, op=0, outrun=False, state=State.DRAINING, cause=Cause.MOVED, superseded=True, drain_left=seconds,
+            before, id=echo, key="", term=1, op=0, outrun=False, superseded=True,
+            state=State.DRAINING, cause=Cause.MOVED, drain_left=seconds,
         )  # fmt: skip
         if seconds > 0 and len(self.echoes) < self.capacity:
             self.echoes[echo] = now + seconds
@@ -165,14 +184,20 @@ class Table:
     # what has ended, and what the plane holds all the same
 
     def stray(self, booking: Booking, now: float) -> None:
-        """The plane holds what we saw end (it lost that), or holds for us what we do not know: end it, or let it drain."""
+        """The plane holds what we saw end, or holds for us what we do not know of: end it, or let it drain."""
         if booking.id in self.claims or booking.id in self.overlay:
             return
         cause = self.ended.get(booking.id)
         if cause is None and (booking.owner != self.owner or booking.state is not State.ACTIVE):
             return
+        if self.outbox.full:
+            self.strays_due = True
+            if cause is not None:
+                self.view.discard(booking.id, now)
+            return
         self.counts.strays += 1
-        claim = Claim(self.owner, booking, booking.amount, [booking.worker], known=booking, asked=True, op=booking.op)
+        claim = Claim(self.owner, booking, booking.amount, [booking.worker])
+        claim.known, claim.asked, claim.op = booking, True, booking.op
         claim.heard = claim.level = self.view.version
         if cause is None:
             claim.want, claim.cause, claim.deadline = Want.DRAINING, Cause.SILENT, now + self.rules.drain
@@ -187,15 +212,17 @@ class Table:
             self.stray(standing, now)
 
     def know_ended(self, booking_id: str, cause: Cause) -> None:
+        """Remember a proven end."""
         self.ended[booking_id] = cause
         self.ended.move_to_end(booking_id)
-        if len(self.ended) > self.capacity:
+        if len(self.ended) > MEMORY:
             self.ended.popitem(last=False)
 
     def remember(self, booking_id: str, cause: Cause) -> None:
+        """Remember what the plane let go of on an assumption."""
         if cause in PROVEN:
             self.faded.pop(booking_id, None)
             return
         self.faded[booking_id] = None
-        if len(self.faded) > self.capacity:
+        if len(self.faded) > MEMORY:
             self.faded.popitem(last=False)

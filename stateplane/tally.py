@@ -14,7 +14,7 @@ Listener = Callable[[str, int, int, float], None]
 class Tally:
     """What counts, by id: the bookings themselves, their sums per worker, and which share a request key.
 
-    Every change costs O(1). A worker without bookings has no entry, so the number of entries is bounded by the bookings.
+    Every change costs O(1). A worker without bookings has no entry: the number of entries is bounded by the bookings.
     """
 
     __slots__ = ("_bookings", "_keys", "_listeners", "_loads", "bookings", "loads")

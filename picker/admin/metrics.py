@@ -81,7 +81,7 @@ class _Gathered(Collector):
         yield from self._metrics.gathered()
 
 
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -91,7 +91,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "endpoint_picker_requests",
-            "Requests by result: hit = the worker held part of the prefix, miss = none of it, error = refused or failed.",
+            "Requests by result: hit = the worker held part of the prefix, miss = none, error = no pick.",
             ["result"],
             registry=self.registry,
         )

@@ -93,6 +93,7 @@ class Link:
         """Which of the wishes, by their place, the present client holds; it renews those by itself."""
         self._client: Client | None = None
         self._said_away = False
+        self._ending = False
 
     @property
     def connected(self) -> bool:
@@ -157,6 +158,7 @@ class Link:
                 await self._one_client()
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
+            self._ending = True
             await self._drop()
 
     async def _one_client(self) -> None:
@@ -252,7 +254,7 @@ class Link:
 
     def _say_away(self) -> None:
         """One line per outage, not one per attempt."""
-        if not self._said_away:
+        if not (self._said_away or self._ending):
             self._said_away = True
             log.warning("nats is away, trying again", name=self._name, error=self.last_error)
 

@@ -21,6 +21,7 @@ from nats.aio.msg import Msg
 from tenacity import AsyncRetrying, retry_if_result, stop_never, wait_random_exponential
 
 from picker.events import cursor as cursors
+from picker.events import link as links
 from picker.events.cursor import Cursor, Step
 from picker.events.follower import Follower, Status, worker_status
 from picker.events.link import Link, Wish
@@ -82,6 +83,7 @@ class Counts:
     unanswered: int = 0
     listener_errors: int = 0
     stream: cursors.Counts = field(default_factory=cursors.Counts)
+    nats: links.Counts = field(default_factory=links.Counts)
 
 
 class Subscriber:
@@ -107,9 +109,9 @@ class Subscriber:
         clock: Callable[[], float],
         on_stored: Callable[[str, Sequence[int]], None],
     ) -> None:
-        self.counts = Counts()
         self.enabled = bool(settings.nats_url.get_secret_value())
         self.link = Link(settings, name=f"picker {pool}", clock=clock, opened=self._opened)
+        self.counts = Counts(nats=self.link.counts)
         self._settings = settings
         self._subjects = Subjects(pool)
         self._index = index

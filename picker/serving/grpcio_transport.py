@@ -31,6 +31,13 @@ WRITE_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
 """How long closed streams may take to be gone."""
 
+_FAULTS_OF_THE_GATEWAY = {
+    "refused_mode": "the gateway uses an ext_proc body mode that is not served, its requests get 500",
+    "refused_order": "the gateway sends ext_proc messages out of order, it must send request headers",
+    "modes_guessed": "the gateway names no ext_proc body mode, bodies are not read: set PICKER_EXTPROC_MODE",
+}
+"""Counts that an operator has to hear of, each once: the gateway's settings are at fault, not one request."""
+
 
 class ExtProc(grpc.GenericRpcHandler):
     """The ext_proc service: every open stream of one server, and what they share."""
@@ -57,6 +64,7 @@ class ExtProc(grpc.GenericRpcHandler):
             stream_timeout=settings.stream_timeout_seconds,
             mode=mode_named(settings.extproc_mode),
         )
+        self._unsaid = dict(_FAULTS_OF_THE_GATEWAY)
         self._idle = asyncio.Event()
         self._idle.set()
         self._handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(
@@ -100,6 +108,11 @@ class ExtProc(grpc.GenericRpcHandler):
             self.streams.discard(stream)
             if not self.streams:
                 self._idle.set()
+            self._say_once()
+
+    def _say_once(self) -> None:
+        for name in [name for name in self._unsaid if getattr(self.counts, name)]:
+            log.warning(self._unsaid.pop(name), count=name)
 
 
 class Stream:

@@ -12,8 +12,22 @@ import aiohttp
 
 from picker.sim.programs import Replica, Worker
 
-Held = tuple[str, int, int, int]
-"""A booking as a replica shows it: worker, prefill tokens, KV blocks, requests."""
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A booking as a replica shows it."""
+
+    worker: str
+    prefill_tokens: int
+    blocks: int
+    requests: int
+    state: str = "active"
+
+    def __str__(self) -> str:
+        amounts = f"{self.prefill_tokens} prefill tokens, {self.blocks} blocks, {self.requests} requests"
+        return f"says {self.state} on {self.worker}, {amounts}"
+
+
 Shown = Mapping[str, Held]
 """Booking id -> what it holds."""
 
@@ -40,11 +54,12 @@ def read_bookings(page: Mapping[str, Any]) -> Shown:
     shown: dict[str, Held] = {}
     for row in page["bookings"]:
         amount = row.get("amount", row)
-        shown[row["id"]] = (
-            row["worker"],
-            int(amount["prefill_tokens"]),
-            int(amount["blocks"]),
-            int(amount["requests"]),
+        shown[row["id"]] = Held(
+            worker=row["worker"],
+            prefill_tokens=int(amount["prefill_tokens"]),
+            blocks=int(amount["blocks"]),
+            requests=int(amount["requests"]),
+            state=row["state"],
         )
     return shown
 
@@ -56,20 +71,9 @@ def differences(views: Mapping[str, Shown]) -> list[str]:
     for id_ in ids:
         held = {name: shown.get(id_) for name, shown in views.items()}
         if len(set(held.values())) > 1:
-            lines.append(f"{id_}: " + ", ".join(f"{name} {_told(what)}" for name, what in held.items()))
+            told = (f"{name} {what or 'does not know it'}" for name, what in held.items())
+            lines.append(f"{id_}: " + ", ".join(told))
     return lines
-
-
-def _told(held: Held | None) -> str:
-    if held is None:
-        return "does not know it"
-    worker, prefill, blocks, requests = held
-    return f"says {worker}, {prefill} prefill tokens, {blocks} blocks, {requests} requests"
-
-
-def places(shown: Shown) -> dict[str, str]:
-    """Booking id -> worker, of what counts as a request; leftovers of a move (``<id>~n``) are of no live request."""
-    return {id_: worker for id_, (worker, _, _, requests) in shown.items() if requests and "~" not in id_}
 
 
 def carried_by(worker: str, load: Mapping[str, Any]) -> dict[str, str]:
@@ -77,19 +81,27 @@ def carried_by(worker: str, load: Mapping[str, Any]) -> dict[str, str]:
     return {row["booking"] or f"request {row['id']}": worker for row in load["requests"]}
 
 
-def untruths(name: str, booked: Mapping[str, str], carried: Mapping[str, str]) -> list[str]:
-    """Where a replica's bookings differ from what the engines carry, a line each."""
+def untruths(name: str, shown: Shown, carried: Mapping[str, str]) -> list[str]:
+    """Where a replica's bookings differ from what the engines carry, a line each.
+
+    A draining booking that no engine carries is none: nobody has seen its end, so it counts until its deadline.
+    """
     lines = [
-        f"{name} books {id_} on {worker}, which carries it no more"
-        for id_, worker in booked.items()
-        if id_ not in carried
+        f"{name} books {id_} on {held.worker}, which carries it no more"
+        for id_, held in shown.items()
+        if held.requests and held.state == "active" and id_ not in carried
     ]
     for id_, worker in carried.items():
-        if id_ not in booked:
+        if id_ not in shown:
             lines.append(f"{worker} carries {id_}, which {name} does not know")
-        elif booked[id_] != worker:
-            lines.append(f"{worker} carries {id_}, which {name} books on {booked[id_]}")
+        elif shown[id_].worker != worker:
+            lines.append(f"{worker} carries {id_}, which {name} books on {shown[id_].worker}")
     return lines
+
+
+def leftovers(shown: Shown, carried: Mapping[str, str]) -> int:
+    """Draining bookings that no engine carries any more."""
+    return sum(1 for id_, held in shown.items() if held.state != "active" and id_ not in carried)
 
 
 class Observer:
@@ -130,11 +142,11 @@ class Observer:
     async def truth(
         self, replicas: Sequence[Replica], workers: Sequence[Worker], *, within: float
     ) -> Agreement:
-        """Watch until every replica books exactly what the engines carry, each request on its own engine."""
+        """Watch until every replica books what the engines carry, each request on its own engine (see `untruths`)."""
 
         async def look() -> tuple[list[str], int]:
             carried, views = await asyncio.gather(self.carried(workers), self.views(replicas))
-            lines = [line for name, shown in views.items() for line in untruths(name, places(shown), carried)]
+            lines = [line for name, shown in views.items() for line in untruths(name, shown, carried)]
             return lines, _fewest(views)
 
         return await _watch(look, within)

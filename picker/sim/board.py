@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from picker.sim.replay import Progress
-from picker.sim.score import Latency, Numbers, Score, quantile
+from picker.sim.score import Numbers, Score, quantile
 
 LINE_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
@@ -139,14 +139,14 @@ def summary(score: Score, story: Story) -> Group:
     verdict = Text("\nAll promises held.", style="bold green")
     if faults:
         verdict = Text("\nNot good:\n" + "\n".join(f"  - {fault}" for fault in faults), style="bold red")
-    return Group(Text(_opening(score, story)), _comparison(score), Text(_closing(score, story)), verdict)
+    return Group(_opening(score, story), _comparison(score), _closing(score, story), verdict)
 
 
-def _opening(score: Score, story: Story) -> str:
-    return (
-        f"\nA published conversation trace was sent through Envoy twice, to {story.workers} simulated engines with real"
-        f"\nprefix caches: first round robin, then each request decided by one of {story.replicas} picker replicas,"
-        f"\none of which ({score.killed}) was killed with SIGKILL while it worked.\n"
+def _opening(score: Score, story: Story) -> Text:
+    return Text(
+        f"\nA published conversation trace was sent through Envoy twice, to {story.workers} simulated engines with "
+        f"prefix caches of their own: first round robin, then each request decided by one of {story.replicas} replicas "
+        f"of the picker, one of which ({score.killed}) was killed with SIGKILL while it worked.\n"
     )
 
 
@@ -165,26 +165,29 @@ def _comparison(score: Score) -> Table:
     return table
 
 
-def _closing(score: Score, story: Story) -> str:
-    latency: Latency = score.latency
+def _closing(score: Score, story: Story) -> Table:
+    p50, p99 = score.latency.quantile_ms(0.5), score.latency.quantile_ms(0.99)
     picks = ", ".join(f"{name} {numbers.picks}" for name, numbers in score.numbers.items())
-    agreed = [check for check in score.checks if check.good]
-    lines = [
-        "",
-        f"Decisions    {_ms(latency.quantile_ms(0.5))} at the median, {_ms(latency.quantile_ms(0.99))} at p99.",
-        f"Picks        {picks} ({score.killed}: both lives).",
-        (
-            f"The kill     came after {story.killed_after} requests, with {story.open_at_kill} responses running;"
-            f" {_lost(score.killed_in_flight)}"
-        ),
-        (
-            f"Agreement    {len(agreed)} of {len(score.checks)} checks with arrivals paused: all living replicas showed"
-            " the same bookings,"
-        ),
-        f"             and these were what the engines carried{_held(score)}.",
-        f"             The whole took {story.seconds:.0f} s.",
-    ]
-    return "\n".join(lines)
+    good = sum(1 for check in score.checks if check.good)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("", "")
+    table.add_row(
+        "Decisions",
+        f"{_ms(p50)} at the median, {_ms(p99)} at p99.",
+    )
+    table.add_row("Picks", f"{picks} ({score.killed}: both lives).")
+    table.add_row(
+        "The kill",
+        f"came after {story.killed_after} requests, with {story.open_at_kill} responses running: "
+        f"{score.picker.truncated or 'none'} of them cut; {_lost(score.killed_in_flight)}",
+    )
+    table.add_row(
+        "Agreement",
+        f"{good} of {len(score.checks)} times, with arrivals paused, all living replicas showed the same bookings,"
+        f" and these were what the engines carried{_held(score)}.",
+    )
+    table.add_row("Time", f"{story.seconds:.0f} s.")
+    return table
 
 
 def _held(score: Score) -> str:

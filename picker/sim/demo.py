@@ -139,7 +139,7 @@ class Demo:
         await self._until_held(replicas)
         views, truth = await asyncio.gather(
             self._observer.agree(replicas, within=2.0),
-            self._observer.truth(replicas, self._cluster.workers, within=6.0),
+            self._observer.truth(replicas, self._cluster.workers, within=8.0),
         )
         check = Check(len(replicas), views, truth)
         self._checks.append(check)

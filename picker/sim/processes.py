@@ -19,7 +19,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import aiohttp
 
@@ -98,7 +99,7 @@ class Child:
 
 
 class Children:
-    """The children of one cluster.
+    """The children of one cluster; ``async with`` stops them all at the end.
 
     A child that ends without having been asked to is started again after ``restart_seconds`` with the same program
     (so on the same ports); one that ends ``most_deaths`` times within ``deaths_seconds`` is given up, and
@@ -124,6 +125,14 @@ class Children:
         self._children: dict[str, Child] = {}
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     def __getitem__(self, name: str) -> Child:
         """Return the child of that name; KeyError says which names there are."""

@@ -62,7 +62,7 @@ class Serve:
             )
             return int((await call(HealthCheckRequest(service=service), timeout=5)).status)
 
-    def pick(self, channel: grpc.aio.Channel) -> Any:
+    def pick(self, channel: Any) -> Any:
         call = channel.stream_stream(
             PROCESS,
             request_serializer=ProcessingRequest.SerializeToString,

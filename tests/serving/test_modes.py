@@ -7,14 +7,16 @@ import hashlib
 import io
 import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, End, Picked
+from picker.settings import ServingSettings
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import Gate
+    from tests.serving.conftest import Gate, OpenGate
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -67,6 +69,14 @@ async def test_a_body_arrives_at_the_picked_worker_byte_for_byte(gate: Gate, pai
     assert received[DESTINATION_HEADER] == [gate.worker.address]
     assert received[BOOKING_HEADER] == [gate.booking]
     assert received["x-test-set"] == ["by-us"]
+
+
+async def test_a_body_of_16_mib_arrives_by_default(open_gate: OpenGate, tmp_path: Path) -> None:
+    body = os.urandom(16 * 1024 * 1024)
+    async with open_gate(tmp_path, MAIN, max_body_bytes=ServingSettings().max_body_bytes) as gate:
+        for pair in MAIN:
+            status, told = await post(gate, pair, body)
+            assert (status, told["sha256"]) == (200, hashlib.sha256(body).hexdigest())
 
 
 @pytest.mark.parametrize("pair", [*MAIN, *FURTHER, *UNSHOWN], ids="-".join)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from picker.serving.grpcio_services import CHECK, LOGS, WATCH
 from picker.serving.grpcio_transport import METHOD
@@ -19,7 +20,7 @@ from picker.serving.server import PortError, Server
 from picker.serving.testing import request_body, request_headers, response_headers
 from picker.serving.tls import self_signed
 from picker.serving.wire import accesslog_pb2 as log
-from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
+from picker.serving.wire.extproc_pb2 import ProcessingMode, ProcessingRequest, ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from picker.settings import ServingSettings
 
@@ -166,6 +167,23 @@ async def test_a_gateway_that_names_no_mode_and_sends_no_body_is_answered_in_tim
         async with asyncio.timeout(5):
             assert (await stream.read()).HasField("request_headers")
         assert at.picks.requests[0].body is None
+
+
+async def test_a_gateway_set_to_what_is_not_served_is_told_of_once(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at:
+        with capture_logs() as lines:
+            await refuse_two(at)
+    assert len([line for line in lines if "not served" in line["event"]]) == 1
+
+
+async def refuse_two(at: Front) -> None:
+    for _ in range(2):
+        stream, message = at.stream(), request_headers(mode=DUPLEX)
+        message.protocol_config.request_body_mode = ProcessingMode.GRPC
+        await send(stream, message)
+        assert await status_of(stream) == 500
+        await stream.code()
+    await at.eventually(lambda: at.server.open_streams == 0)
 
 
 async def test_a_body_that_does_not_come_ends_in_408(make_picks: MakePicks) -> None:

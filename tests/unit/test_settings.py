@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,7 @@ from picker.settings_table import markdown, rows
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    import os
-
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("PICKER_", "DYN_")) or name in {
             "NAMESPACE",
@@ -25,7 +23,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "POD_IP",
         }:
             monkeypatch.delenv(name)
-    return
 
 
 def test_a_misspelt_name_is_told_with_the_nearest_known_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,8 @@ class Counts:
     gaps: int = 0
     lost: int = 0
     """Times that batches were lost for good."""
+    stale: int = 0
+    """Messages of an engine that is dead, read after its successor was known."""
     bad_asks: int = 0
 
 
@@ -140,7 +142,7 @@ class Bridge:
                     await self._begin(aside=False)
             elif isinstance(item, Frames):
                 await self._live(item)
-                self._probe_at = self._clock() + PROBE_SECONDS
+                self._probe_at = self._clock() + PROBE_FIRST_SECONDS
             elif self.feed.connected and self.feed.replays and self._clock() >= self._probe_at:
                 await self._check()
                 self._probe_at = self._clock() + PROBE_SECONDS
@@ -148,8 +150,9 @@ class Bridge:
 
     async def _reconnected(self) -> None:
         """The engine is there, maybe another life of it."""
-        if self.feed.replays and not await self._check():
-            await self._rebuild()
+        known = self._position.applied is not None
+        if self.feed.replays and not await self._check() and known:
+            await self._rebuild()  # nothing proves that it is the life we know
         self._probe_at = self._clock() + PROBE_FIRST_SECONDS
         log.info("the engine's events are there", epoch=self.ranks.epoch, applied=self._position.applied)
         self.synced.set()
@@ -157,16 +160,21 @@ class Bridge:
     async def _live(self, message: Frames) -> None:
         """One message of the engine's stream."""
         verdict = self._position.judge(message)
+        level = False
         if verdict == "restart":
             self.counts.restarts += 1
             log.warning("the engine restarted: its numbers went back", sequence=message.sequence)
-            await (self._rebuild() if self.feed.replays else self._begin(aside=False))
+            level = await self._anew()
             verdict = self._position.again(message)
-        elif verdict == "gap" or (verdict == "first" and message.sequence > 0):
+        elif verdict == "gap" or (verdict == "first" and message.sequence > 0 and self.feed.replays):
             self.counts.gaps += 1
-            if self.feed.replays:
-                await (self._check() if verdict == "gap" else self._rebuild())
+            level = self.feed.replays and await self._check()
             verdict = self._position.again(message)
+        if verdict == "gap" and level:
+            # We are level with the engine that lives, and it does not know this batch: a dead one sent it.
+            self.counts.stale += 1
+            self._position.disown()
+            return
         if verdict == "gap":
             self.counts.lost += 1
             log.warning(
@@ -174,10 +182,17 @@ class Bridge:
             )
             await self._begin(aside=False)
             verdict = self._position.again(message)
+        if verdict == "first" and message.sequence == 0:
+            self.ranks.complete()
         if verdict != "old":
-            if verdict == "first" and message.sequence == 0:
-                self.ranks.complete()
             await self._apply(message)
+
+    async def _anew(self) -> bool:
+        """Another life of the engine: learn what can be learnt. Whether we are level with it."""
+        if self.feed.replays:
+            return await self._rebuild()
+        await self._begin(aside=False)
+        return False
 
     async def _apply(self, message: Frames) -> None:
         self._position.advance(message)
@@ -196,23 +211,24 @@ class Bridge:
         level with it.
         """
         if self._position.applied is None:
-            await self._rebuild()
-            return True
+            return await self._rebuild()
         tries = 0
         while tries < TRIES:
             joined = self._position.join(await self.feed.replay(self._position.applied))
             if joined.life == "other":
                 self.counts.restarts += 1
-                await self._rebuild()
-                return True
+                return await self._rebuild()
             await self._apply_all(joined.batches)
             if joined.whole:
                 return True
             tries = 0 if joined.batches else tries + 1
         return False
 
-    async def _rebuild(self) -> None:
-        """Learn the engine's state from all that it can play back; tell it when done."""
+    async def _rebuild(self) -> bool:
+        """
+        Learn the engine's state from all that it can play back; tell it when done. Whether we are level
+        with it.
+        """
         await self._begin(aside=True)
         past = await self._play_back()
         await self._send(self.ranks.end_aside(past))
@@ -220,6 +236,7 @@ class Bridge:
             log.warning(
                 "the engine's past is not known to its beginning: a worker may be partial", known=past
             )
+        return past != "part"
 
     async def _play_back(self) -> Past:
         """Apply every batch that the engine still has."""

@@ -65,6 +65,10 @@ class Position:
         self._live = None
         return self.judge(message)
 
+    def disown(self) -> None:
+        """The last message judged is not of this life: its number says nothing about those to come."""
+        self._live = None
+
     def join(self, replay: Replay) -> Joined:
         """Judge a replay that was asked for from the last applied batch on."""
         if not replay.batches:

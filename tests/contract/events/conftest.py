@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 import sys
 import time
@@ -55,6 +56,14 @@ class NatsServer:
                 return
             await asyncio.sleep(0.02)
         raise RuntimeError("nats-server does not accept connections")
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
         process, self._process = self._process, None

@@ -7,7 +7,10 @@ it.
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
+
+import pytest
 
 
 async def settled(until: Any, engine: Any, *replicas: Any) -> None:
@@ -297,7 +300,7 @@ async def test_an_engine_block_size_that_does_not_divide_is_refused_and_shown(
     replica = path.replica()
     await engine.store(prompts(0))
     await until(lambda: "does not divide" in replica.subscriber.status().workers[replica.worker].note)
-    assert replica.recovered
+    await until(lambda: replica.recovered)
     assert not replica.held
 
 
@@ -354,3 +357,47 @@ async def test_a_bad_batch_of_the_engine_is_counted_and_changes_nothing_else(
     await engine.store(prompts(1))
     await until(lambda: replica.held == engine.truth())
     assert bridge.ranks.counts.skipped == {"shape": 1, "unknown_tag": 1, "hash": 1}
+
+
+async def test_a_frozen_nats_is_noticed_and_its_return_mended(path: Any, until: Any, prompts: Any) -> None:
+    engine = path.engine()
+    path.bridge(engine)
+    replica = path.replica()
+    await settled(until, engine, replica)
+    path.nats.freeze()
+    await engine.store(prompts(0))
+    await until(lambda: not replica.subscriber.status().connected, seconds=30)
+    path.nats.thaw()
+    await settled(until, engine, replica)
+
+
+@pytest.mark.parametrize("seed", list(range(1, 15)))
+async def test_after_any_mixture_of_faults_the_replicas_equal_the_engine(
+    path: Any, until: Any, prompts: Any, seed: int
+) -> None:
+    rng = random.Random(seed)
+    engine = path.engine()
+    _, task = path.bridge(engine, bridge_buffer=16)
+    replicas = [path.replica()]
+    for step in range(150):
+        action = rng.random()
+        lose = rng.random() < 0.1
+        if action < 0.6:
+            await engine.store(prompts(rng.randrange(40)), lose=lose)
+        elif action < 0.85 and engine.held:
+            await engine.evict(rng.choice(sorted(engine.held)), lose=lose)
+        elif action < 0.87:
+            await engine.clear()
+        elif action < 0.90:
+            engine = await path.restart(engine)
+        elif action < 0.93:
+            await path.end(task)
+            _, task = path.bridge(engine, bridge_buffer=16)
+        elif action < 0.95:
+            await path.nats.kill()
+            await path.nats.start()
+        elif len(replicas) < 4:
+            replicas.append(path.replica())
+        if step % 5 == 0:
+            await asyncio.sleep(rng.random() * 0.1)
+    await settled(until, engine, *replicas)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
 
 from picker.admin.journal import Journal
 from picker.admin.metrics import LABEL_CAP, Metrics
@@ -47,7 +48,7 @@ def pages(**changed: object) -> Pages:
 @asynccontextmanager
 async def admin(token: str = "", **changed: object) -> AsyncIterator[str]:
     server = AdminServer(
-        AdminSettings(admin_host="127.0.0.1", metrics_port=0, admin_token=token), pages(**changed)
+        AdminSettings(admin_host="127.0.0.1", metrics_port=0, admin_token=SecretStr(token)), pages(**changed)
     )
     await server.start()
     try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import dns.flags
 import dns.message
@@ -60,8 +60,7 @@ class _Server(asyncio.DatagramProtocol):
         self.zone = zone
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self.transport = transport
+        self.transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         if (answer := self.zone.answer(data)) is not None:
@@ -93,6 +92,13 @@ def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
 
 
 Item = TypeVar("Item")
+Found = TypeVar("Found", covariant=True)
+
+
+class Source(Protocol[Found]):
+    """What all sources have."""
+
+    def sets(self) -> AsyncIterator[frozenset[Found]]: ...
 
 
 class Taken(Generic[Item]):
@@ -111,9 +117,3 @@ class Taken(Generic[Item]):
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
-
-
-class Source(Protocol[Item]):
-    """What all sources have."""
-
-    def sets(self) -> AsyncIterator[frozenset[Item]]: ...

@@ -148,7 +148,7 @@ async def test_a_short_ttl_is_honoured_and_a_long_one_does_not_outlast_the_refre
         waits.append(seconds)
         await sleep(0.01)
 
-    monkeypatch.setattr(headless.asyncio, "sleep", note)
+    monkeypatch.setattr("discovery.headless.asyncio.sleep", note)
     monkeypatch.setattr(headless, "MIN_REFRESH_SECONDS", 1.0)
     peers = HeadlessPeers(NAME, port=1, server=zone.address, refresh_seconds=5.0)
     zone.records = {"A": ["10.0.0.1"]}

@@ -25,17 +25,22 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def watched(file: Path) -> AsyncIterator[WatchedWorkers]:
-    yield WatchedWorkers(file, poll_seconds=0.01)
+def watched(file: Path) -> WatchedWorkers:
+    return WatchedWorkers(file, poll_seconds=0.01)
 
 
 @pytest.fixture
 async def taken(watched: WatchedWorkers, file: Path) -> AsyncIterator[Taken[Endpoint]]:
     """Taking has begun, on a file that names one worker."""
-    file.write_text("a:1\n")
+    write(file, "a:1\n")
     mine = Taken[Endpoint](watched)
     yield mine
     await mine.stop()
+
+
+def write(file: Path, text: str) -> None:
+    """Write over what stands there, in the same file."""
+    file.write_text(text, errors="surrogateescape")
 
 
 def replace(file: Path, text: str) -> None:
@@ -48,7 +53,7 @@ async def test_each_rewriting_yields_the_whole_new_set(
     taken: Taken[Endpoint], file: Path, until: Until
 ) -> None:
     await until(lambda: taken.sets == [{A}])
-    file.write_text("a:1\nb:1\n")
+    write(file, "a:1\nb:1\n")
     await until(lambda: len(taken.sets) == 2)
     replace(file, '{"workers": []}')
     await until(lambda: len(taken.sets) == 3)
@@ -104,12 +109,12 @@ async def test_a_file_that_is_gone_keeps_the_last_set_and_ages(
     await until(lambda: taken.sets == [{A}])
     await until(lambda: watched.age(time.monotonic()) < 1)
     with capture_logs() as logs:
-        file.unlink()
+        os.unlink(file)  # noqa: PTH108 - a test may block
         await until(lambda: watched.counts.failures > 3)
         age = watched.age(time.monotonic())
         await until(lambda: watched.age(time.monotonic()) > age)
         assert taken.sets == [{A}]
-        file.write_text("a:1\n")
+        write(file, "a:1\n")
         await until(lambda: watched.age(time.monotonic()) < age)
     assert taken.sets == [{A}]
     assert len(logs) == 2
@@ -122,9 +127,9 @@ async def test_before_the_file_was_in_order_nothing_is_known(
     await until(lambda: watched.counts.failures > 1)
     assert taken.sets == []
     assert watched.age(time.monotonic()) == math.inf
-    file.write_bytes(b"\xff\xfe\n")
+    write(file, "\udcff\udcfe\n")
     await until(lambda: "Unicode" in watched._fault)
-    file.write_text("a:1\n")
+    write(file, "a:1\n")
     await until(lambda: taken.sets == [{A}])
     await taken.stop()
 
@@ -133,7 +138,7 @@ async def test_a_change_of_the_same_size_in_the_same_file_is_seen(
     taken: Taken[Endpoint], file: Path, until: Until
 ) -> None:
     await until(lambda: taken.sets == [{A}])
-    file.write_text("b:1\n")
+    write(file, "b:1\n")
     os.utime(file, ns=(1, 1))
     await until(lambda: taken.sets == [{A}, {B}])
 
@@ -143,7 +148,7 @@ async def test_a_file_too_large_is_refused(
 ) -> None:
     await until(lambda: taken.sets == [{A}])
     monkeypatch.setattr("discovery.watched.MAX_BYTES", 10)
-    file.write_text("b:1\n" * 100)
+    write(file, "b:1\n" * 100)
     await until(lambda: "at most 10" in watched._fault)
     assert taken.sets == [{A}]
 

@@ -65,7 +65,8 @@ def test_a_fault_is_named_by_its_place(text: str, says: str) -> None:
 
 
 @given(st.text(max_size=80) | st.recursive(
-    st.none() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner)
+    st.none() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
 ).map(lambda value: json.dumps({"workers": value})))  # fmt: skip
 def test_any_text_is_read_or_refused_with_a_reason(text: str) -> None:
     try:

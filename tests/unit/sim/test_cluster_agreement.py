@@ -8,15 +8,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from picker.sim.agreement import Observer, differences, places, read_bookings, untruths
+from picker.sim.agreement import Observer, differences, leftovers, read_bookings, untruths
 from picker.sim.programs import Replica, Worker
 
 
 def row(
-    id_: str, worker: str = "w:1", prefill: int = 0, blocks: int = 3, requests: int = 1
+    id_: str, worker: str = "w:1", prefill: int = 0, blocks: int = 3, state: str = "active"
 ) -> dict[str, Any]:
-    amount = {"prefill_tokens": prefill, "blocks": blocks, "requests": requests}
-    return {"id": id_, "worker": worker, "amount": amount, "state": "active"}
+    amount = {"prefill_tokens": prefill, "blocks": blocks, "requests": 1}
+    return {"id": id_, "worker": worker, "state": state, **amount}
 
 
 def page(*rows: dict[str, Any]) -> dict[str, Any]:
@@ -28,28 +28,38 @@ def test_pages_in_another_order_agree() -> None:
     assert differences({"one": read_bookings(one), "two": read_bookings(two)}) == []
 
 
-@pytest.mark.parametrize(
-    "other", [page(), page(row("a", worker="w:2")), page(row("a", prefill=1)), page(row("a", blocks=4))]
-)
+OTHERS = [
+    page(),
+    page(row("a", worker="w:2")),
+    page(row("a", prefill=1)),
+    page(row("a", blocks=4)),
+    page(row("a", state="draining")),
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
 def test_a_missing_booking_another_worker_or_amount_is_a_difference_that_names_it(
     other: dict[str, Any],
 ) -> None:
     (line,) = differences({"one": read_bookings(page(row("a"))), "two": read_bookings(other)})
-    assert line.startswith("a: one says w:1")
-
-
-def test_leftovers_of_a_move_are_no_live_request() -> None:
-    shown = read_bookings(page(row("a"), row("a~1", worker="w:2"), row("b", worker="w:3", requests=0)))
-    assert places(shown) == {"a": "w:1"}
+    assert line.startswith("a: one says active on w:1")
 
 
 def test_untruths_name_the_request_and_both_sides() -> None:
-    lines = untruths("one", {"a": "w:1", "b": "w:1", "d": "w:1"}, {"b": "w:2", "c": "w:2", "d": "w:1"})
+    shown = read_bookings(page(row("a"), row("b"), row("d")))
+    lines = untruths("one", shown, {"b": "w:2", "c": "w:2", "d": "w:1"})
     assert lines == [
         "one books a on w:1, which carries it no more",
         "w:2 carries b, which one books on w:1",
         "w:2 carries c, which one does not know",
     ]
+
+
+def test_a_draining_booking_that_no_engine_carries_is_a_leftover_not_an_untruth() -> None:
+    shown = read_bookings(page(row("a", state="draining"), row("b", state="draining"), row("c")))
+    carried = {"b": "w:1", "c": "w:1"}
+    assert untruths("one", shown, carried) == []
+    assert leftovers(shown, carried) == 1
 
 
 class Stage:
@@ -114,7 +124,7 @@ async def test_views_that_do_not_meet_disagree_and_say_where(stage: Stage, obser
     agreement = await observer.agree(stage.replicas, within=0.2)
     assert not agreement.agreed
     assert agreement.differences == (
-        "a: one says w:1, 0 prefill tokens, 3 blocks, 1 requests, two does not know it",
+        "a: one says active on w:1, 0 prefill tokens, 3 blocks, 1 requests, two does not know it",
     )
 
 
