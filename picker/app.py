@@ -29,6 +29,7 @@ from picker.membership import Membership
 from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Need, Readiness
+from picker.reconciling import Reconciling
 from picker.serving.server import PortError, Server
 from picker.serving.tls import TlsError
 from picker.settings import Settings, SettingsError
@@ -72,6 +73,7 @@ class Replica:
         self.subscriber = Subscriber(
             settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self.underway.stored
         )
+        self.reconciling = Reconciling(self.desk, clock=clock)
         self.membership = Membership(settings, self.desk, self.underway, clock=clock)
         self.picking = Picking(
             settings,
@@ -93,7 +95,7 @@ class Replica:
         self.status = Status(self, started=time.time(), clock=clock)
         self.admin = AdminServer(settings.admin, self._pages())
         self.desk.view.listen(self.pool.booked)
-        self.registry.listen(joined=self._joined, left=self._left)
+        self.registry.listen(joined=self._joined, left=self._left, reported=self.reconciling.reported)
         self._clock = clock
         self._stop = asyncio.Event()
 
@@ -141,6 +143,7 @@ class Replica:
         self.index.drop(worker)
         self.underway.worker_left(worker)
         self.pool.left(worker)
+        self.reconciling.left(worker)
 
     # life
 

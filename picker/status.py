@@ -12,6 +12,7 @@ from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.pool import WorkerPool
 from picker.readiness import Readiness
+from picker.reconciling import Reconciling
 from picker.requests.tokens import Tokens
 from picker.serving.server import Server
 from picker.settings import Settings
@@ -33,6 +34,7 @@ class Parts(Protocol):
     peers: PeerSource
     pool: WorkerPool
     readiness: Readiness
+    reconciling: Reconciling
     registry: Registry
     scraper: Scraper
     server: Server
@@ -99,6 +101,7 @@ class Status:
             else {"running": report.running, "waiting": report.waiting, "kv_usage": report.kv_usage,
                   "asleep": report.asleep, "age_seconds": round(now - report.ended, 3)},
             "unbooked": it.pool.unbooked(name, now)._asdict(),
+            "drift_requests": it.reconciling.drift.get(name),
             "index_blocks": it.index.count(name),
             "events": None if followed is None else _followed(followed),
         }  # fmt: skip
@@ -147,6 +150,7 @@ class Status:
             "unbooked_blocks": {name: load.blocks for name, load in unbooked.items()},
             "reported_requests": {name: r.requests for name, r in reports.items() if r is not None},
             "index_blocks": {name: it.index.count(name) for name in names},
+            "drift": it.reconciling.drift,
         }
 
     def scrapes(self) -> Mapping[str, bool]:
@@ -163,6 +167,7 @@ class Status:
             "scrapes": lambda: it.scraper.counts,
             "workers": lambda: it.registry.counts,
             "underway": lambda: it.underway.counts,
+            "reconciling": lambda: it.reconciling.counts,
             "plane": lambda: it.desk.counts,
             "index": lambda: it.index.counts,
             "discovery_workers": lambda: it.workers.counts,

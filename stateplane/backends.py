@@ -19,6 +19,8 @@ BACKENDS: dict[str, tuple[str, str]] = {
     "memory": ("stateplane.memory", ""),
     "redis": ("stateplane.redis", "redis"),
     "rediss": ("stateplane.redis", "redis"),
+    "nats": ("stateplane.nats", "nats-py"),
+    "tls": ("stateplane.nats", "nats-py"),
 }
 """URL scheme -> module with an ``open_url`` and the package that it needs."""
 
@@ -58,10 +60,12 @@ def open_plane(
             f"{scheme}:// needs the package {package or error.name!r}: pip install {package or error.name}"
         ) from error
     try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
+        for host in urlsplit(url).netloc.rpartition("@")[2].split(","):
+            _ = urlsplit(f"//{host}").port
+    except ValueError:
+        # the cause would quote a part of the URL, which may be the password's
         raise PlaneRefusedError(
-            f"the plane's URL ({scheme}://...) cannot be read: its host or port is malformed"
-        ) from error
+            f"the plane's URL ({scheme}://...) cannot be read: its host or port is malformed; "
+            "a password with reserved characters must be percent-encoded"
+        ) from None
     return opener(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)

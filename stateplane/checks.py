@@ -24,9 +24,13 @@ def name(value: str, what: str, *, empty: bool = False) -> str:
         raise ValueError(
             f"{what} is {len(value)} characters long, at most {LONGEST_NAME} are allowed: {value[:40]!r}..."
         )
-    if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+    if "\0" in value or not (value.isascii() or _encodable(value)):
         raise ValueError(f"{what} {value[:40]!r} holds a NUL or half a surrogate pair")
     return value
+
+
+def _encodable(value: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def owner(value: Owner) -> Owner:

@@ -32,10 +32,9 @@ class Claim:
     owner: Owner
     """This replica."""
     booking: Booking
-    """Identity, attempt and term; what it occupies stands below."""
-    amount: Amount
-    path: list[str]
-    """Workers it went along: where the plane has it, or will get it first, then where it moved on to."""
+    """Identity, attempt and term; what it occupies stands in ``path``."""
+    path: list[tuple[str, Amount]] = field(default_factory=list)
+    """Workers it went along, with what it occupies: from where the plane has it, or will get it, to where it is."""
     want: Want = Want.ACTIVE
     cause: Cause | None = None
     """Why we want it draining or ended."""
@@ -63,6 +62,10 @@ class Claim:
     unsure: Call | None = field(default=None)
     """The last call, where its answer never came."""
 
+    def __post_init__(self) -> None:
+        """Where the booking says, unless told otherwise."""
+        self.path = self.path or [(self.booking.worker, self.booking.amount)]
+
     @property
     def id(self) -> str:
         """Id of the booking."""
@@ -84,22 +87,47 @@ class Claim:
             return not self.asked
         return self.want is Want.DRAINING and self.faded
 
+    @property
+    def settled(self) -> bool:
+        """Whether the plane holds it just as we say: `next_call` has nothing to do."""
+        known = self.known
+        if known is None:
+            return False
+        if self.want is Want.DRAINING:
+            return known.state is State.DRAINING
+        return (
+            self.want is Want.ACTIVE
+            and known.state is State.ACTIVE
+            and len(self.path) == 1
+            and known.amount == self.path[0][1]
+        )
+
     def face(self, now: float) -> Booking:
         """The booking as this replica says it is."""
-        draining = self.want is Want.DRAINING
-        left = None if self.deadline is None or not draining else max(0.0, self.deadline - now)
-        return replace(
-            self.booking, worker=self.path[-1], amount=self.amount, op=self.op, drain_left=left,
-            state=State.DRAINING if draining else State.ACTIVE, cause=self.cause if draining else None,
+        one, (worker, amount) = self.booking, self.path[-1]
+        if self.want is not Want.DRAINING:
+            return Booking(
+                one.id, one.key, worker, one.owner, amount, one.attempt, one.term, self.op, State.ACTIVE, None,
+                one.superseded, None, one.outrun,
+            )  # fmt: skip
+        left = None if self.deadline is None else max(0.0, self.deadline - now)
+        return Booking(
+            one.id, one.key, worker, one.owner, amount, one.attempt, one.term, self.op, State.DRAINING, self.cause,
+            one.superseded, left, one.outrun,
         )  # fmt: skip
 
-    def went(self, worker: str) -> bool:
-        """Another worker served; True where that is news."""
-        if worker == self.path[-1]:
+    def occupies(self, amount: Amount) -> None:
+        """It occupies so much where it is."""
+        self.path[-1] = (self.path[-1][0], amount)
+
+    def went(self, worker: str, amount: Amount) -> bool:
+        """That worker served; True where that is news."""
+        if worker == self.path[-1][0]:
+            self.occupies(amount)
             return False
         if len(self.path) >= PATH_MOST:
             self.path.pop()
-        self.path.append(worker)
+        self.path.append((worker, amount))
         return True
 
     # what the plane says
@@ -112,13 +140,16 @@ class Claim:
         if booking.term != self.booking.term:
             self.op = booking.op
         self.op = max(self.op, booking.op)
-        self.booking = replace(
-            self.booking, term=booking.term, attempt=booking.attempt, key=booking.key or self.booking.key,
-            superseded=booking.superseded, outrun=booking.outrun,
-        )  # fmt: skip
+        mine = self.booking
+        known = (booking.term, booking.attempt, booking.superseded, booking.outrun)
+        if known != (mine.term, mine.attempt, mine.superseded, mine.outrun) or (booking.key and not mine.key):
+            self.booking = replace(
+                mine, term=booking.term, attempt=booking.attempt, key=booking.key or mine.key,
+                superseded=booking.superseded, outrun=booking.outrun,
+            )  # fmt: skip
         if self.want is Want.ADOPTED and booking.owner == self.owner and booking.state is State.ACTIVE:
             self.want, self.cause, self.deadline = Want.ACTIVE, None, None
-            self.booking, self.amount, self.path = booking, booking.amount, [booking.worker]
+            self.booking, self.path = booking, [(booking.worker, booking.amount)]
         if self.want in (Want.ACTIVE, Want.DRAINING):
             self._along(booking.worker)
 
@@ -181,10 +212,12 @@ class Claim:
         return known is not None and (booking.term, booking.op) < (known.term, known.op)
 
     def _along(self, worker: str) -> None:
-        if worker in self.path:
-            del self.path[: self.path.index(worker)]
+        """The plane has it on that worker: what lies before is told."""
+        workers = [stop for stop, _ in self.path]
+        if worker in workers:
+            del self.path[: workers.index(worker)]
         else:
-            self.path = [worker, self.path[-1]]
+            self.path = [(worker, self.path[-1][1]), self.path[-1]]
 
     def _news(self, version: Version | None) -> bool:
         if version is not None:
@@ -205,7 +238,7 @@ def next_call(claim: Claim, now: float) -> Call | None:
 
 
 def _wanted(claim: Claim, now: float) -> Call | None:
-    if claim.finished or claim.yielded:
+    if claim.finished or claim.yielded or claim.settled:
         return None
     if claim.want is Want.ADOPTED:
         return Reclaim(claim.id)
@@ -222,9 +255,9 @@ def _difference(claim: Claim, known: Booking, now: float) -> Call | None:
     if known.state is State.DRAINING:
         return Reclaim(claim.id) if claim.want is Want.ACTIVE else None
     if len(claim.path) > 1:
-        return Move(claim.id, term, op, claim.path[1], claim.amount)
-    if known.amount != claim.amount:
-        return Adjust(claim.id, term, op, claim.amount)
+        return Move(claim.id, term, op, *claim.path[1])
+    if known.amount != claim.path[-1][1]:
+        return Adjust(claim.id, term, op, claim.path[-1][1])
     if claim.want is Want.DRAINING:
         seconds = None if claim.deadline is None else max(0.0, claim.deadline - now)
         return Drain(claim.id, term, op, claim.cause or Cause.BROKEN, seconds)
@@ -233,10 +266,11 @@ def _difference(claim: Claim, known: Booking, now: float) -> Call | None:
 
 def _anew(claim: Claim, now: float) -> Booking:
     """As the plane should get it: a new one begins active; one that it lost may be draining already."""
-    face = claim.face(now)
+    worker, amount = claim.path[0]
+    face = replace(claim.face(now), worker=worker, amount=amount)
     if face.term:
-        return replace(face, worker=claim.path[0])
-    return replace(face, worker=claim.path[0], state=State.ACTIVE, cause=None, drain_left=None, op=0)
+        return face
+    return replace(face, state=State.ACTIVE, cause=None, drain_left=None, op=0)
 
 
 def _same_but_op(call: Call, other: Call) -> bool:

@@ -26,16 +26,16 @@ class Claims:
         known = self._table.view.by_key(key)
         attempt = 1 + max((booking.attempt for booking in known), default=0)
         booking = Booking(booking_id, key, worker, self._table.owner, amount, attempt)
-        claim = Claim(self._table.owner, booking, amount, [worker])
+        claim = Claim(self._table.owner, booking)
         self._table.counts.booked += 1
         self._table.touch(self._table.add(claim), now)
-        return claim.face(now)
+        return booking
 
     def adjust(self, booking_id: str, amount: Amount, now: float) -> None:
         """It occupies so much now."""
         claim = self._mine(booking_id)
         if claim is not None:
-            claim.amount = amount
+            claim.occupies(amount)
             self._table.touch(claim, now)
 
     def serve(self, booking_id: str, worker: str, amount: Amount, now: float) -> None:
@@ -44,8 +44,7 @@ class Claims:
         if claim is None:
             return
         before = claim.face(now)
-        claim.amount = amount
-        if claim.went(worker):
+        if claim.went(worker, amount):
             self._table.counts.moved += 1
             self._table.echo(before, now)
         self._table.touch(claim, now)
@@ -112,9 +111,7 @@ class Claims:
         booking = self._table.view.booking(booking_id) or Booking(
             booking_id, "", "", self._table.owner, NOTHING
         )
-        return self._table.add(
-            Claim(self._table.owner, booking, booking.amount, [booking.worker], asked=True)
-        )
+        return self._table.add(Claim(self._table.owner, booking, asked=True))
 
     # what the sender does
 

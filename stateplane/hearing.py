@@ -21,8 +21,9 @@ class Hearing:
         concerned: list[Claim] = []
         if not isinstance(change, Gap) and table.view.follows(change.version):
             concerned = list(self._concerned(change))
-            for claim in concerned:  # before the view shows a loss that we are about to contradict
-                table.touch(claim, now)
+            for claim in concerned:
+                if not claim.settled:  # before the view shows a loss that we are about to contradict
+                    table.touch(claim, now)
         if not table.view.apply(change, now):
             return False
         for claim in concerned:
@@ -49,12 +50,15 @@ class Hearing:
                 claim.lost(snapshot.version)
             if claim.want in (Want.ACTIVE, Want.DRAINING):
                 table.owed.add(claim.id)
-            table.touch(claim, now, polite=True)  # before the view shows a loss that we are about to contradict
+            table.touch(
+                claim, now, polite=True
+            )  # before the view shows a loss that we are about to contradict
         table.view.reset(snapshot, now)
         table.strays_due = False
         table.overlay.caught_up(now)
         for claim in tuple(table.claims.values()):
-            table.touch(claim, now, polite=True)
+            if claim.id not in table.outbox:
+                table.touch(claim, now, polite=True)
         for booking in snapshot.bookings:
             table.stray(booking, now)
 
@@ -64,7 +68,7 @@ class Hearing:
         for booking in table.view.owned(table.owner):
             if booking.id in table.claims or booking.state is State.ACTIVE or table.view.hidden(booking.id):
                 continue
-            claim = Claim(table.owner, booking, booking.amount, [booking.worker], asked=True)
+            claim = Claim(table.owner, booking, asked=True)
             claim.want, claim.cause, claim.deadline = (
                 Want.DRAINING,
                 booking.cause,

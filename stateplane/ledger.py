@@ -87,6 +87,22 @@ class _Attempts:
     count: int
 
 
+@dataclass(slots=True)
+class LedgerState:
+    """A ledger as one value that can be stored. It shares its parts with the ledger: encode it before the next call."""
+
+    rules: Rules
+    epoch: int
+    number: int
+    time: ServingTime
+    lease_counter: int
+    leases: list[_Lease]
+    lapses: dict[int, _Lapse]
+    entries: list[_Entry]
+    attempts: dict[str, _Attempts]
+    tombstones: dict[str, _Tombstone]
+
+
 class Ledger:
     """All bookings of one pool in one epoch, and the next epochs after ``restart``.
 
@@ -114,6 +130,42 @@ class Ledger:
         self._lapses: dict[int, _Lapse] = {}
 
     # --- the plane's own life
+
+    def state(self) -> LedgerState:
+        """Everything that decides what comes."""
+        return LedgerState(
+            rules=self.rules,
+            epoch=self.epoch,
+            number=self.number,
+            time=self.time,
+            lease_counter=self._lease_counter,
+            leases=list(self._leases.values()),
+            lapses=self._lapses,
+            entries=list(self._entries.values()),
+            attempts=self._attempts,
+            tombstones=self._tombstones,
+        )
+
+    @classmethod
+    def of(cls, state: LedgerState) -> Ledger:
+        """A ledger that does from here on, call for call, what the one that the state was taken of does."""
+        ledger = cls(state.rules, epoch=state.epoch)
+        ledger.number, ledger.time = state.number, state.time
+        ledger._lease_counter = state.lease_counter
+        ledger._leases = {lease.owner: lease for lease in state.leases}
+        ledger._lapses, ledger._attempts = state.lapses, state.attempts
+        ledger._tombstones = state.tombstones
+        ledger._buried = [(stone.until, booking_id) for booking_id, stone in state.tombstones.items()]
+        heapq.heapify(ledger._buried)
+        for entry in state.entries:
+            booking = entry.booking
+            ledger._entries[booking.id] = entry
+            ledger._count(booking.worker, booking.amount)
+            if booking.state is State.ACTIVE:
+                ledger._active.setdefault(entry.lease, set()).add(booking.id)
+            else:
+                ledger._schedule(entry)
+        return ledger
 
     def restart(self, *, now: int, lose: bool) -> None:
         """Begin a new epoch. Bookings are void until their owners book them again; ``lose``: so is all else."""
@@ -144,9 +196,9 @@ class Ledger:
         return dict(self._sums)
 
     def snapshot(self, *, now: int) -> Snapshot:
-        """The whole picture at the present version."""
+        """The whole picture at the present version; looking at it changes nothing, not even the order of what comes."""
         at = self.time.at(now)
-        bookings = tuple(self._shown(self._settled(entry), at) for entry in self._entries.values())
+        bookings = tuple(self._shown(self._seen(entry), at) for entry in self._entries.values())
         return Snapshot(version=self.version, bookings=bookings, members=self.members())
 
     def members(self) -> tuple[Member, ...]:
@@ -178,6 +230,10 @@ class Ledger:
             rebased=rebased,
             returned=returned,
         )
+
+    def reap(self, *, now: int, limit: int) -> int:
+        """One more slice of what is due; less than ``limit``: no more is."""
+        return self._reap(self.time.at(now), limit)
 
     def rebooked(self, owner: Owner, *, now: int) -> Outcome:
         """All live bookings of this owner stand in the present epoch."""
@@ -456,18 +512,22 @@ class Ledger:
         )
         return None, Outcome(Status.SAME if same else Status.STALE, self._shown(entry, at))
 
-    def _settled(self, entry: _Entry) -> _Entry:
-        """Write into the entry what its owner's lapse already said about it."""
+    def _seen(self, entry: _Entry) -> _Entry:
+        """The entry with what its owner's lapse already said about it; itself where there was none."""
         booking = entry.booking
         lapse = self._lapses.get(entry.lease) if booking.state is State.ACTIVE else None
-        if lapse is not None:
-            entry.booking = replace(
-                booking,
-                state=State.DRAINING,
-                cause=lapse.cause,
-                superseded=booking.superseded or booking.outrun,
-            )
-            self._deactivate(entry, lapse.deadline)
+        if lapse is None:
+            return entry
+        superseded = booking.superseded or booking.outrun
+        booking = replace(booking, state=State.DRAINING, cause=lapse.cause, superseded=superseded)
+        return _Entry(booking, entry.lease, lapse.deadline, entry.via)
+
+    def _settled(self, entry: _Entry) -> _Entry:
+        """Write into the entry what its owner's lapse already said about it."""
+        seen = self._seen(entry)
+        if seen is not entry:
+            entry.booking = seen.booking
+            self._deactivate(entry, seen.deadline)
         return entry
 
     def _place(self, entry: _Entry, at: int, *, again: bool = False, revived: bool = False) -> Outcome:

@@ -218,8 +218,12 @@ class Link:
         while True:
             await self._sender.gate.wait()
             try:
-                async with asyncio.timeout(None) as self._reading:
-                    await self._read()
+                async with asyncio.timeout(None) as reading:
+                    self._reading = reading
+                    try:
+                        await self._read()
+                    finally:
+                        self._reading = None
             except TimeoutError:
                 if self._resync_due:
                     await self._resync()
@@ -227,8 +231,6 @@ class Link:
                 self.line.counts.feeds_broken += 1
                 self.line.broke(error)
                 await asyncio.sleep(self._rng.uniform(0.02, 0.1))
-            finally:
-                self._reading = None
 
     async def _read(self) -> None:
         """Follow the changes until one does not follow; a picture then tells what was missed."""

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from stateplane.booking import PROVEN, Booking, Cause, Owner, Rules, State
-from stateplane.claim import Claim, Want, next_call
+from stateplane.claim import Claim, Want
 from stateplane.outbox import Outbox
 from stateplane.overlay import Overlay
 from stateplane.view import View
@@ -101,7 +101,7 @@ class Table:
             self.remove(claim, now)
         elif claim.finished or (claim.want is Want.ENDED and not self.shared):
             self.close(claim, claim.over or claim.cause or Cause.ENDED, now)
-        elif self.shared and next_call(claim, now) is None:
+        elif self.shared and claim.settled:
             self.told(claim)
             self.overlay.lift_at(claim.id, claim.level, now)
         else:
@@ -196,7 +196,7 @@ class Table:
                 self.view.discard(booking.id, now)
             return
         self.counts.strays += 1
-        claim = Claim(self.owner, booking, booking.amount, [booking.worker])
+        claim = Claim(self.owner, booking)
         claim.known, claim.asked, claim.op = booking, True, booking.op
         claim.heard = claim.level = self.view.version
         if cause is None:

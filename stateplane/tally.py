@@ -17,12 +17,13 @@ class Tally:
     Every change costs O(1). A worker without bookings has no entry: the number of entries is bounded by the bookings.
     """
 
-    __slots__ = ("_bookings", "_keys", "_listeners", "_loads", "bookings", "loads")
+    __slots__ = ("_bookings", "_keys", "_listeners", "_loads", "_workers", "bookings", "loads")
 
     def __init__(self) -> None:
         self._bookings: dict[str, Booking] = {}
         self._loads: dict[str, Amount] = {}
         self._keys: dict[str, set[str]] = {}
+        self._workers: dict[str, set[str]] = {}
         self._listeners: list[Listener] = []
         self.bookings: Mapping[str, Booking] = MappingProxyType(self._bookings)
         self.loads: Mapping[str, Amount] = MappingProxyType(self._loads)
@@ -35,6 +36,10 @@ class Tally:
         """The bookings of one request key, by attempt; an empty key joins nothing."""
         found = [self._bookings[id_] for id_ in self._keys.get(key, ())]
         return tuple(sorted(found, key=lambda booking: (booking.attempt, booking.id)))
+
+    def on(self, worker: str) -> tuple[Booking, ...]:
+        """The bookings on one worker, in no order."""
+        return tuple(self._bookings[id_] for id_ in self._workers.get(worker, ()))
 
     def put(self, changed: Iterable[tuple[str, Booking | None]], now: float) -> None:
         """Let these ids stand so (None: no longer); listeners hear each touched worker once, after all of them."""
@@ -61,13 +66,19 @@ class Tally:
         self._bookings[booking.id] = booking
         if booking.key:
             self._keys.setdefault(booking.key, set()).add(booking.id)
+        self._workers.setdefault(booking.worker, set()).add(booking.id)
         self._loads[booking.worker] = self._loads.get(booking.worker, NOTHING) + booking.amount
 
     def _take(self, booking: Booking) -> None:
         del self._bookings[booking.id]
         if booking.key:
-            ids = self._keys[booking.key]
-            ids.discard(booking.id)
-            if not ids:
-                del self._keys[booking.key]
+            _discard(self._keys, booking.key, booking.id)
+        _discard(self._workers, booking.worker, booking.id)
         self._loads[booking.worker] = self._loads.get(booking.worker, NOTHING) - booking.amount
+
+
+def _discard(sets: dict[str, set[str]], name: str, id_: str) -> None:
+    ids = sets[name]
+    ids.discard(id_)
+    if not ids:
+        del sets[name]

@@ -79,6 +79,10 @@ class View:
         """The attempts of one request key that are known, by attempt."""
         return self._tally.by_key(key)
 
+    def on(self, worker: str) -> tuple[Booking, ...]:
+        """The bookings that count on one worker, in no order."""
+        return self._tally.on(worker)
+
     def standing(self, booking_id: str) -> Booking | None:
         """What the plane's current epoch says of that id, without own operations laid over it."""
         return self._plane.get(booking_id)

@@ -46,6 +46,7 @@ WORKER_GAUGES: Mapping[str, str] = {
     "unbooked_blocks": "KV blocks the worker reports beyond what was booked.",
     "reported_requests": "Requests running and waiting by the worker's own report.",
     "index_blocks": "Blocks of the prefix index held by the worker.",
+    "drift": "Requests that the worker reports, less those booked on it.",
 }
 
 GAUGES: Mapping[str, str] = {
@@ -159,7 +160,8 @@ class Metrics:
         for suffix, value in self._gauges().items():
             yield GaugeMetricFamily(f"picker_{suffix}", GAUGES[suffix], value=value)
         for suffix, values in self._workers().items():
-            family = GaugeMetricFamily(f"picker_worker_{suffix}", WORKER_GAUGES[suffix], labels=["worker"])
+            name = "picker_load_drift_requests" if suffix == "drift" else f"picker_worker_{suffix}"
+            family = GaugeMetricFamily(name, WORKER_GAUGES[suffix], labels=["worker"])
             for worker, value in _capped(values).items():
                 family.add_metric([worker], value)
             yield family

@@ -7,11 +7,12 @@ beginning with such a token, one after the other. Whether that holds for a given
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -19,6 +20,10 @@ from picker.requests.ask import Ids
 
 ENTRY_BYTES = 200
 """What an entry costs beside its text and its ids: two objects and its place in the order."""
+
+
+WINDOW = 65_536
+"""Characters searched at one go."""
 
 
 class Added(Protocol):
@@ -58,36 +63,67 @@ def cutting_tokens(added: Iterable[Added]) -> tuple[str, ...]:
     may overlap with the inside or the end of another: the tokenizer would find the other one there.
     """
     tokens = [token for token in added if token.content]
-    every = [token.content for token in tokens]
+    # What stands past the first character of each token: another one that begins in there is not found.
+    inner = "\0".join(token.content[1:] for token in tokens)
+    tails = {token.content[at:] for token in tokens for at in range(1, len(token.content))}
     fit = {
         token.content
         for token in tokens
         if token.special and not (token.normalized or token.lstrip or token.single_word)
-        if not any(_hides(other, token.content) for other in every)
+        if token.content not in inner
+        if not any(token.content[:end] in tails for end in range(1, len(token.content) + 1))
     }
     return tuple(sorted(fit, key=len, reverse=True))
-
-
-def _hides(other: str, token: str) -> bool:
-    """Whether ``token`` may begin inside ``other``, past its first character."""
-    return any(token.startswith(other[at : at + len(token)]) for at in range(1, len(other)))
 
 
 class Cutter:
     """Cuts text before each of the given tokens."""
 
-    __slots__ = ("_pattern", "tokens")
+    __slots__ = ("_longest", "_pattern", "tokens")
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self.tokens = tuple(tokens)
-        self._pattern = re.compile("|".join(map(re.escape, tokens))) if tokens else None
+        self._longest = max(map(len, tokens), default=0)
+        self._pattern = re.compile(_any_of(tokens)) if tokens else None
 
     def cut(self, text: str) -> list[str]:
         """The pieces, which joined are the text; none is empty."""
-        if self._pattern is None:
-            return [text] if text else []
-        cuts = [0, *(found.start() for found in self._pattern.finditer(text)), len(text)]
+        cuts = [0, *self._starts(text), len(text)]
         return [text[begin:end] for begin, end in pairwise(cuts) if begin < end]
+
+    def _starts(self, text: str) -> Iterator[int]:
+        """Where tokens begin. Searched a window at a time: no thread runs beside a search."""
+        if self._pattern is None:
+            return
+        at = 0
+        while at < len(text):
+            stop = at + WINDOW
+            at = stop
+            for found in self._pattern.finditer(text, stop - WINDOW, stop + self._longest):
+                if found.start() >= stop:
+                    break
+                yield found.start()
+                at = max(stop, found.end())
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """
+    A pattern that finds the longest of the words at a place, in time that does not grow with their number.
+
+    Models hold a thousand special tokens that begin alike; tried one after the other they would let a client spend
+    our time on their first letters.
+    """
+    branches: dict[str, list[str]] = {}
+    for word in words:
+        if word:
+            branches.setdefault(word[0], []).append(word)
+    choices = []
+    for alike in branches.values():
+        common = os.path.commonprefix(alike)  # noqa: RUF071 - letter by letter is what is wanted
+        rests = [word[len(common) :] for word in alike]
+        tail = _any_of(rests)
+        choices.append(re.escape(common) + (f"(?:{tail})" + ("?" if "" in rests else "") if tail else ""))
+    return "|".join(choices)
 
 
 class PieceCache:

@@ -10,11 +10,13 @@ from urllib.parse import quote
 from stateplane.booking import SCHEMA, Rules
 from stateplane.servingtime import milliseconds
 
-_PLACING = frozenset({"book", "select", "reclaim"})
-_NAMES = (
-    "book", "select", "move", "adjust", "drain", "reclaim", "release",
-    "beat", "reap", "leave", "rebooked", "mark", "sums",
-)  # fmt: skip
+_SHARED = {
+    "book": "place", "select": "place", "reclaim": "place",
+    "move": "owned", "adjust": "owned", "drain": "owned",
+    "release": "ending", "beat": "ending", "reap": "ending", "leave": "ending",
+    "rebooked": "", "mark": "", "sums": "",
+}  # fmt: skip
+"""Script -> what it shares with others, beside the prelude that all but ``begin`` have."""
 _KEYS = (
     "meta", "books", "sums", "drains", "active", "lapses", "attempts", "tombs", "buried", "owners", "leases", "stream",
 )  # fmt: skip
@@ -40,8 +42,8 @@ def _script(*parts: str) -> Script:
 def read_scripts() -> dict[str, Script]:
     """Every script by its name."""
     scripts = {"begin": _script("begin")}
-    for name in _NAMES:
-        scripts[name] = _script("prelude", "place", name) if name in _PLACING else _script("prelude", name)
+    for name, shared in _SHARED.items():
+        scripts[name] = _script(*filter(None, ("prelude", shared, name)))
     return scripts
 
 

@@ -86,7 +86,9 @@ def side_by_side(
     ]
 
 
-def _once(index: PrefixIndex, other: _Other, prompt: Prompt, own: list[int], worker: str) -> tuple[float, ...]:
+def _once(
+    index: PrefixIndex, other: _Other, prompt: Prompt, own: list[int], worker: str
+) -> tuple[float, ...]:
     tokens, hashes = prompt.tokens, prompt.hashes
     return (
         wall_us(lambda: index.match(hashes).overlap(worker)),

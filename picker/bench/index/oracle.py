@@ -203,4 +203,3 @@ def _step(tree: Tree, holder: Holder, shape: Shape, rng: random.Random) -> int:
     else:
         holder.leave_and_join()
     return 0
-

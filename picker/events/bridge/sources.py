@@ -85,7 +85,7 @@ class EngineFeed:
         self._events = events
         self._replay = replay
         self._clock = clock
-        self._context = zmq.asyncio.Context()
+        self._context: zmq.asyncio.Context | None = None
         self._queue: deque[Item] = deque()
         self._bytes = 0
         self._filled = asyncio.Event()
@@ -103,6 +103,7 @@ class EngineFeed:
             ValueError: an endpoint is not one.
 
         """
+        self._context = zmq.asyncio.Context()
         try:
             sub = self._socket(zmq.SUB)
             monitor = sub.get_monitor_socket(int(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED))
@@ -165,6 +166,7 @@ class EngineFeed:
         return Replay(batches, ended=False)
 
     def _socket(self, kind: int) -> zmq.asyncio.Socket:
+        assert self._context is not None, "sockets are opened while the feed runs"
         socket = self._context.socket(kind)
         socket.set(zmq.RCVHWM, RECEIVE_MARK)
         socket.set(zmq.LINGER, 0)

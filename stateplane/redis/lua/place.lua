@@ -40,12 +40,13 @@ end
 
 local function place(id,r,mode)
   local superseded=rank(id,r,mode)
-  call('HDEL',tombs,id)
-  call('ZREM',buried,id)
+  if stone then
+    call('HDEL',tombs,id)
+    call('ZREM',buried,id)
+  end
   count(r[WORKER],r[TOKENS],r[BLOCKS],r[REQUESTS])
   r[LEASED]=grant(r[OWNER],EPOCH)
-  save(id,r,false)
-  return answer('done',r,'',superseded)
+  return answer('done',r,'',superseded,save(id,r,false))
 end
 
 -- Why it cannot be booked, or that it stands already; else nil and the term under which it can.

@@ -1,4 +1,4 @@
--- The head of every script but begin.lua: keys, the epoch's check, serving time, and how a booking is kept.
+-- The head of every script but begin.lua, kept small because every call runs it: keys, the epoch's check, serving time, and how a booking is kept.
 -- KEYS: every one carries the pool's hash tag, and none is computed here
 --   1 meta      hash   epoch, run, schema, last, skew, hold, lease (counter)
 --   2 books     hash   id -> record (msgpack array, fields below)
@@ -106,16 +106,12 @@ local function known(key)
   return tonumber(attempt),tonumber(number),latest
 end
 
-local function bury(id,cause,raw)
-  local till=whole(now+TOMB)
-  call('HSET',tombs,id,till..' '..cause..' '..raw)
-  call('ZADD',buried,till,id)
-end
-
--- Cause and, after an assumed end, the record.
+-- Cause and, after an assumed end, the record. stone: whether one stands, for it falls when its booking comes back.
+local stone=false
 local function tomb(id)
   local raw=call('HGET',tombs,id)
   if not raw then return nil end
+  stone=true
   local cause,kept=string.match(raw,'^%S+ (%S+) (.*)$')
   if not cause then error({err='CORRUPT tombstone of '..id}) end
   if kept=='' then return cause,nil end
@@ -135,12 +131,6 @@ local function remove(id,r,was)
   end
 end
 
-local function finish(id,r,was,cause,proven)
-  remove(id,r,was)
-  bury(id,cause,proven and '' or cmsgpack.pack(r))
-  emit('g'..S,id,'c',cause)
-end
-
 -- The number of this owner's lease, a new one if it has none, and whether it had one.
 local function grant(owner,rebooked)
   local raw=call('HGET',owners,owner)
@@ -151,67 +141,8 @@ local function grant(owner,rebooked)
   return n,false
 end
 
--- All that is active under the lease turns draining by this one write.
-local function lapse(owner,n,cause)
-  call('HDEL',owners,owner)
-  call('ZREM',leases,owner)
-  local deadline=whole(now+DRAIN)
-  if #call('ZRANGEBYLEX',active,'['..n..':','('..n..';','LIMIT',0,1)>0 then
-    call('HSET',lapses,n,deadline..' '..cause)
-  end
-  emit('l'..S,owner,'c',cause,'d',whole(DRAIN),'u',deadline)
-end
-
-local function answer(status,r,cause,superseded)
-  return {status,r and cmsgpack.pack(r) or '',r and whole(left(r)) or '-1',cause or '',superseded or '',version}
+local function answer(status,r,cause,superseded,raw)
+  return {status,raw or (r and cmsgpack.pack(r)) or '',r and whole(left(r)) or '-1',cause or '',superseded or '',version}
 end
 
 local function superdrain() return SUPER or DRAIN end
-
--- The record if this operation of its owner is the next one, else nil and the answer.
-local function owned(id,term,op)
-  local r,was=load(id)
-  if not r then
-    local cause=tomb(id)
-    if cause then return nil,answer('gone',nil,cause) end
-    return nil,answer('unknown')
-  end
-  if r[OWNER]==ME and r[TERM]==term and op>r[OP] then return r,was end
-  if r[OWNER]==ME and ((r[TERM]==term and op==r[OP]) or (r[TERM]==term+1 and op==r[VIA] and r[OP]==0)) then
-    return nil,answer('same',r)
-  end
-  return nil,answer('stale',r)
-end
-
--- End at most so many bookings that are due and forget as many tombstones; whether there is more to do.
-local function reap(limit)
-  local reaped,more=0,0
-  local all=call('HGETALL',lapses)
-  for i=1,#all,2 do
-    if tonumber(string.match(all[i+1],'^%S+'))<=now and reaped<limit then
-      local n=all[i]
-      local ids=call('ZRANGEBYLEX',active,'['..n..':','('..n..';','LIMIT',0,limit-reaped)
-      for _,member in ipairs(ids) do
-        local id=string.sub(member,#n+2)
-        local r,was=load(id)
-        if r then finish(id,r,was,'deadline',false) else call('ZREM',active,member) end
-      end
-      reaped=reaped+#ids
-      if reaped<limit then call('HDEL',lapses,n) end
-    end
-  end
-  if reaped<limit then
-    for _,id in ipairs(call('ZRANGEBYSCORE',drains,'-inf',whole(now),'LIMIT',0,limit-reaped)) do
-      local r,was=load(id)
-      if r then finish(id,r,was,'deadline',false) else call('ZREM',drains,id) end
-      reaped=reaped+1
-    end
-  end
-  local stones=call('ZRANGEBYSCORE',buried,'-inf',whole(now),'LIMIT',0,limit)
-  if #stones>0 then
-    call('HDEL',tombs,unpack(stones))
-    call('ZREM',buried,unpack(stones))
-  end
-  if reaped>=limit or #stones>=limit then more=1 end
-  return reaped,more
-end

@@ -95,16 +95,18 @@ class Server:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         until = time.monotonic() + 20
         while True:
-            try:
-                with self.client() as client:
-                    client.ping()
+            if self._answers():
                 return
-            except redis.AuthenticationError:
-                return
-            except redis.RedisError:
-                assert self.process.poll() is None, (self.folder / "log").read_text()
-                assert time.monotonic() < until, "the server does not answer"
-                time.sleep(0.01)
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < until, "the server does not answer"
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
 
     def kill(self) -> None:
         if self.process is not None:

@@ -54,13 +54,21 @@ owners = st.sampled_from(NAMES)
 amounts = st.builds(Amount, st.integers(0, 5000), st.integers(0, 300), st.integers(0, 1))
 workers = st.sampled_from(["w1", "w2", "w 3"])
 bookings = st.builds(
-    Booking, ids, st.sampled_from(["", "k", "k", "l"]), workers, st.just(Owner("x", "x")), amounts, st.integers(1, 3)
+    Booking,
+    ids,
+    st.sampled_from(["", "k", "k", "l"]),
+    workers,
+    st.just(Owner("x", "x")),
+    amounts,
+    st.integers(1, 3),
 )
 ops = st.integers(1, 4)
 steps = st.integers(-1, 1)
 ends = st.sampled_from([Cause.ENDED, Cause.LOGGED, Cause.EVIDENCE, Cause.EVIDENCE])
 candidates = st.lists(
-    st.builds(Candidate, workers, st.floats(-1e4, 1e4, width=32), amounts, st.integers(0, 3)), min_size=1, max_size=4
+    st.builds(Candidate, workers, st.floats(-1e4, 1e4, width=32), amounts, st.integers(0, 3)),
+    min_size=1,
+    max_size=4,
 )
 terms = st.builds(Terms, *[st.floats(0, 50, width=32)] * 3)
 
@@ -70,11 +78,12 @@ Operation = Callable[[StatePlane], Awaitable[Outcome]]
 class Comparison(RuleBasedStateMachine):
     """Three owners, each with a plane of either kind."""
 
-    def __init__(self, server: Server) -> None:
+    server: Server
+
+    def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.server = server
-        self.client = server.client()
+        self.client = self.server.client()
         self.pool = f"pool-{next(POOLS)}"
         self.seconds = 1_000.0
         self.store = MemoryStore(RULES, clock=lambda: self.seconds)
@@ -165,7 +174,9 @@ class Comparison(RuleBasedStateMachine):
         cause=st.sampled_from([Cause.BROKEN, Cause.SILENT]),
         seconds=st.sampled_from([None, None, 0.0, 150.0, 350.0]),
     )
-    def drain(self, name: str, booking_id: str, step: int, op: int, cause: Cause, seconds: float | None) -> None:
+    def drain(
+        self, name: str, booking_id: str, step: int, op: int, cause: Cause, seconds: float | None
+    ) -> None:
         term = self.term(booking_id, step)
         self.both(name, lambda plane: plane.drain(booking_id, term=term, op=op, cause=cause, seconds=seconds))
 
@@ -181,7 +192,9 @@ class Comparison(RuleBasedStateMachine):
         known = self.seen.get(booking_id)
         if known is not None:
             owner, term, op = known.owner.name, known.term, known.op + 1
-            self.both(owner, lambda plane: plane.move(booking_id, term=term, op=op, worker=worker, amount=amount))
+            self.both(
+                owner, lambda plane: plane.move(booking_id, term=term, op=op, worker=worker, amount=amount)
+            )
 
     @rule(name=owners, booking_id=ids)
     def reclaim(self, name: str, booking_id: str) -> None:
@@ -293,8 +306,11 @@ def _same_booking(given: Booking | None, expected: Booking | None) -> None:
 
 
 def test_the_redis_plane_does_what_the_model_does(valkey: Server) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Comparison(valkey),
+    class OnValkey(Comparison):
+        server = valkey
+
+    run_state_machine_as_test(
+        OnValkey,
         settings=settings(
             max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),

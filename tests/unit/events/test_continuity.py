@@ -57,3 +57,10 @@ def test_an_empty_buffer_is_another_life_and_silence_is_unknown() -> None:
 def test_contiguous_stops_at_the_hole() -> None:
     assert contiguous([batch(3), batch(4), batch(6)], 3) == [batch(3), batch(4)]
     assert contiguous([batch(4)], 3) == []
+
+
+def test_a_disowned_message_leaves_no_trace() -> None:
+    position = at(4)
+    assert position.judge(batch(90, "dead")) == "gap"
+    position.disown()
+    assert position.judge(batch(5)) == "next"

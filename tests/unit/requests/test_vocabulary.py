@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
-from picker.requests import vocabulary
+from picker.requests import pieces, vocabulary
 from picker.requests.ask import Ids
 from picker.requests.pieces import Cutter, PieceCache, cutting_tokens
 from picker.requests.vocabulary import Vocabulary, VocabularyError, load
@@ -151,10 +152,22 @@ def test_only_tokens_that_cut_for_certain_are_taken() -> None:
 
 @given(TEXT)
 def test_pieces_joined_are_the_text(text: str) -> None:
-    pieces = Cutter(cutting_tokens([added(token) for token in SPECIALS])).cut(text)
-    assert "".join(pieces) == text
-    assert all(pieces)
-    assert all(piece.startswith(tuple(SPECIALS)) for piece in pieces[1:])
+    cut = Cutter(cutting_tokens([added(token) for token in SPECIALS])).cut(text)
+    assert "".join(cut) == text
+    assert all(cut)
+    assert all(piece.startswith(tuple(SPECIALS)) for piece in cut[1:])
+
+
+ALIKE = ("<a>", "<ab>", "<ab>c", "<b", "x", "xyz", "[+]")
+
+
+@given(st.text(alphabet="<abc>xyz[+] ", max_size=60), st.integers(1, 9))
+def test_of_tokens_that_begin_alike_the_longest_is_found_over_every_window(text: str, window: int) -> None:
+    plain = re.compile("|".join(re.escape(token) for token in sorted(ALIKE, key=len, reverse=True)))
+    starts = [found.start() for found in plain.finditer(text)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "WINDOW", window)
+        assert list(Cutter(ALIKE)._starts(text)) == starts
 
 
 def test_without_cutting_tokens_a_text_is_one_piece() -> None:

@@ -94,3 +94,12 @@ def test_what_could_not_serve_is_refused_with_the_listeners_name(
 ) -> None:
     with pytest.raises(ValueError, match=f"{listener.name}.*{names}"):
         envoy_config([listener], pickers, 19_000)
+
+
+def test_the_access_log_names_bookings_at_once_and_every_second_while_they_run() -> None:
+    config = envoy_config([Listener("pool", 8080)], ["127.0.0.1:9002"], 19_000)
+    connections = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    assert connections["access_log_options"]["access_log_flush_interval"] == "1s"
+    (entry,) = connections["access_log"]
+    assert entry["typed_config"]["additional_request_headers_to_log"] == ["x-picker-booking"]
+    assert entry["typed_config"]["common_config"]["buffer_size_bytes"] == 0

@@ -63,8 +63,8 @@ class SlowPlane(MemoryPlane):
 
     async def changes(self, after: Version) -> AsyncIterator[Change]:
         async for change in super().changes(after):
-            while self.mute:
-                await asyncio.sleep(0.01)
+            if self.mute:
+                await asyncio.sleep(3600)
             yield change
 
 
@@ -101,8 +101,12 @@ class Pool:
         """Wait until the plane and all these views say the same."""
 
         def same() -> bool:
-            standing = {one.id: plain(one) for one in self.store.ledger.snapshot(now=self.store.now()).bookings}
-            return all({id_: plain(b) for id_, b in desk.view.bookings().items()} == standing for desk in desks)
+            standing = {
+                one.id: plain(one) for one in self.store.ledger.snapshot(now=self.store.now()).bookings
+            }
+            return all(
+                {id_: plain(b) for id_, b in desk.view.bookings().items()} == standing for desk in desks
+            )
 
         await until(same, within)
         for desk in desks:
@@ -233,7 +237,9 @@ async def test_an_end_after_a_lost_answer_to_its_book_leaves_no_ghost(pool: Pool
     await pool.agree(a, b)
 
 
-async def test_operations_that_raced_with_the_book_wait_for_its_term_and_only_the_newest_is_sent(pool: Pool) -> None:
+async def test_operations_that_raced_with_the_book_wait_for_its_term_and_only_the_newest_is_sent(
+    pool: Pool,
+) -> None:
     a = await pool.join("a")
     plane = pool.planes[0]
     plane.hold = asyncio.Event()
@@ -366,7 +372,7 @@ async def test_a_plane_that_lost_everything_is_told_again_and_no_view_reads_low_
     await pool.agree(a, b, within=2.0)
     assert [one.requests for one in low] == [50, 50, 1, 1]
     await until(lambda: not a.status().kept and not b.status().kept)
-    assert all(member.rebooked for member in a.members)
+    await until(lambda: all(member.rebooked for member in a.members))
 
 
 async def test_an_end_during_the_loss_of_everything_stays_an_end(pool: Pool) -> None:
@@ -463,7 +469,9 @@ async def test_a_frozen_owner_takes_back_what_it_still_streams_and_none_is_count
     assert most <= 10
 
 
-async def test_a_dead_replicas_booking_is_adopted_by_who_sees_it_alive_and_ended_by_who_sees_it_end(pool: Pool) -> None:
+async def test_a_dead_replicas_booking_is_adopted_by_who_sees_it_alive_and_ended_by_who_sees_it_end(
+    pool: Pool,
+) -> None:
     a, b, c = await pool.join("a"), await pool.join("b"), await pool.join("c")
     book(a, "x")
     await pool.agree(a, b, c)
@@ -473,6 +481,7 @@ async def test_a_dead_replicas_booking_is_adopted_by_who_sees_it_alive_and_ended
     await pool.stop(a)
     await until(lambda: b.view.bookings()["x"].state is State.DRAINING)
     b.alive(["x"])
+    await until(lambda: b.owns("x") and b.view.bookings()["x"].state is State.ACTIVE)
     await pool.agree(b, c)
     assert (c.view.bookings()["x"].owner, c.view.bookings()["x"].state) == (b.owner, State.ACTIVE)
     assert b.owns("x")
@@ -492,7 +501,7 @@ async def test_a_former_owner_may_only_end_what_was_adopted(pool: Pool) -> None:
     await pool.stop(a)
     await until(lambda: b.view.bookings()["x"].state is State.DRAINING)
     b.alive(["x"])
-    await pool.agree(b)
+    await until(lambda: b.owns("x") and b.view.bookings()["x"].state is State.ACTIVE)
     pool.run(a)
     await until(lambda: not a.owns("x"))
     a.adjust("x", Amount(1, 1))
@@ -588,10 +597,11 @@ async def test_leaving_a_plane_that_is_away_takes_no_longer_than_its_bound(pool:
 class NoPlane(MemoryPlane):
     """Must not be asked anything."""
 
-    async def start(self, info: Any) -> Any:
+    async def _ledger(self, *, joining: bool = False) -> Any:
         raise AssertionError("isolated asked the plane")
 
-    snapshot = beat = leave = start  # type: ignore[assignment]
+    async def leave(self) -> None:
+        raise AssertionError("isolated left the plane")
 
 
 async def test_isolated_needs_no_plane_and_ends_what_drains_by_its_own_clock(pool: Pool) -> None:
@@ -622,8 +632,10 @@ async def test_members_see_what_each_says_of_itself(pool: Pool) -> None:
     b = await pool.join("b", info={"schema": "1", "log": "yes"})
     a.publish(log="no")
     await until(
-        lambda: {m.owner.name: dict(m.info) for m in b.members}
-        == {"a": {"schema": "1", "log": "no"}, "b": {"schema": "1", "log": "yes"}}
+        lambda: (
+            {m.owner.name: dict(m.info) for m in b.members}
+            == {"a": {"schema": "1", "log": "no"}, "b": {"schema": "1", "log": "yes"}}
+        )
     )
 
 
@@ -647,11 +659,16 @@ async def test_three_desks_agree_after_random_operations_and_faults(pool: Pool, 
     rng = random.Random(seed)
     desks = [await pool.join(name) for name in "abc"]
     live: dict[Desk, list[str]] = {desk: [] for desk in desks}
+    retried: set[str] = set()
     for _ in range(400):
         desk = rng.choice(desks)
-        act = rng.choice(["book", "book", "book", "end", "end", "adjust", "serve", "lose", "fault", "rest", "rest"])
+        act = rng.choice(
+            ["book", "book", "book", "end", "end", "adjust", "serve", "lose", "fault", "rest", "rest"]
+        )
         if act == "book":
-            live[desk].append(book(desk, worker=rng.choice(["w1", "w2"]), key=rng.choice(["", "", "k"])))
+            key = rng.choice(["", "", "k"])
+            live[desk].append(book(desk, worker=rng.choice(["w1", "w2"]), key=key))
+            retried.update(live[desk][-1:] if key else ())
         elif act == "rest":
             await asyncio.sleep(0.002)
         elif act == "fault" and rng.random() < 0.1:
@@ -672,6 +689,5 @@ async def test_three_desks_agree_after_random_operations_and_faults(pool: Pool, 
     await pool.agree(*desks, within=5.0)
     standing = desks[0].view.bookings()
     for desk in desks:
-        gone = [id_ for id_ in live[desk] if id_ not in standing]
-        assert not gone or all("k" for _ in gone)
-        assert all(standing[id_].state is State.ACTIVE or standing[id_].superseded for id_ in live[desk] if id_ in standing)
+        for id_ in live[desk]:
+            assert id_ in retried or standing[id_].state is State.ACTIVE

@@ -29,7 +29,9 @@ from stateplane.view import View
 A, B = Owner("a", "1"), Owner("b", "1")
 
 
-def booking(id_: str, worker: str = "w1", owner: Owner = A, tokens: int = 100, blocks: int = 7, **more: object) -> Booking:
+def booking(
+    id_: str, worker: str = "w1", owner: Owner = A, tokens: int = 100, blocks: int = 7, **more: object
+) -> Booking:
     return replace(Booking(id_, "", worker, owner, Amount(tokens, blocks)), **more)  # type: ignore[arg-type]
 
 
@@ -195,7 +197,9 @@ def _random_change(rng: random.Random, version: Version, naive: dict[str, Bookin
     kind = rng.choice(["book", "book", "gone", "lapse"])
     owner = rng.choice([A, B])
     if kind == "book":
-        one = booking(f"b{rng.randrange(8)}", rng.choice(["w1", "w2"]), owner, rng.randrange(9), rng.randrange(9))
+        one = booking(
+            f"b{rng.randrange(8)}", rng.choice(["w1", "w2"]), owner, rng.randrange(9), rng.randrange(9)
+        )
         if rng.random() < 0.3:
             one = replace(one, state=State.DRAINING, drain_left=1.0)
         naive[one.id] = one

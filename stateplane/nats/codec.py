@@ -1,0 +1,224 @@
+"""Commands of the log and checkpoints of the ledger, as they are stored.
+
+Both are msgpack arrays that begin with the number of their schema, so that any version can tell a newer one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stateplane.booking import SCHEMA, Amount, Booking, Cause, Owner, Rules
+from stateplane.errors import PlaneRefusedError
+from stateplane.ledger import LedgerState
+
+
+class Begin(msgspec.Struct, array_like=True, frozen=True, tag="begin"):
+    """A life of the server begins, and with it an epoch; heard again in the same life it does nothing."""
+
+    run: str
+    epoch: int
+    """The new epoch; where nothing is lost it is above the last one in any case."""
+    lose: bool
+    """Whether what came before is void: ends and leases too."""
+
+
+class Join(msgspec.Struct, array_like=True, frozen=True, tag="join"):
+    """Become a member."""
+
+    info: dict[str, str]
+    limit: int
+
+
+class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag="beat"):
+    """Renew the lease."""
+
+    info: dict[str, str]
+    limit: int
+
+
+class Reap(msgspec.Struct, array_like=True, frozen=True, tag="reap"):
+    """One more slice of what is due."""
+
+    limit: int
+
+
+class Rebook(msgspec.Struct, array_like=True, frozen=True, tag="rebooked"):
+    """All live bookings of the owner stand."""
+
+
+class Leave(msgspec.Struct, array_like=True, frozen=True, tag="leave"):
+    """The owner goes in good order."""
+
+
+class Book(msgspec.Struct, array_like=True, frozen=True, tag="book"):
+    """Let it stand."""
+
+    booking: Booking
+
+
+class Move(msgspec.Struct, array_like=True, frozen=True, tag="move"):
+    """Another endpoint served."""
+
+    id: str
+    term: int
+    op: int
+    worker: str
+    amount: Amount
+
+
+class Adjust(msgspec.Struct, array_like=True, frozen=True, tag="adjust"):
+    """It occupies so much."""
+
+    id: str
+    term: int
+    op: int
+    amount: Amount
+
+
+class Drain(msgspec.Struct, array_like=True, frozen=True, tag="drain"):
+    """Neither its end nor its life is proven."""
+
+    id: str
+    term: int
+    op: int
+    cause: Cause
+    seconds: float | None
+
+
+class Reclaim(msgspec.Struct, array_like=True, frozen=True, tag="reclaim"):
+    """Proof of life."""
+
+    id: str
+
+
+class Release(msgspec.Struct, array_like=True, frozen=True, tag="release"):
+    """It ended."""
+
+    id: str
+    cause: Cause
+    term: int | None
+
+
+Body = Begin | Join | Heartbeat | Reap | Rebook | Leave | Book | Move | Adjust | Drain | Reclaim | Release
+
+
+class Command(msgspec.Struct, array_like=True, frozen=True):
+    """One message of the log."""
+
+    schema: int
+    origin: str
+    """The plane that wrote it, by a name of its own."""
+    number: int
+    """The how-manieth of that plane, by which it knows its own answer."""
+    epoch: int
+    """The epoch that its writer joined; 0 in one that needs none."""
+    owner: tuple[str, str]
+    rules: tuple[float, float, float, float | None, float]
+    """The times of the writer's pool, in the order of ``Rules``."""
+    body: Body
+
+    @property
+    def times(self) -> Rules:
+        """The rules that it is to be judged by."""
+        return Rules(*self.rules)
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """Which checkpoint holds, and of what."""
+
+    schema: int
+    created: str
+    """When the log that it is of was created."""
+    sequence: int
+    stamp: int
+    """The server's time of the message with that sequence, nanoseconds: by it the log is known again."""
+    run: str
+    id: str
+    pieces: int
+
+
+class _Any(msgspec.Struct, array_like=True, frozen=True):
+    schema: int
+
+
+_COMMAND = msgspec.msgpack.Decoder(Command)
+_HEAD = msgspec.msgpack.Decoder(Head)
+_ANY = msgspec.msgpack.Decoder(_Any)
+_STATE = msgspec.msgpack.Decoder(LedgerState)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class ForeignError(Exception):
+    """What stands there is none of ours."""
+
+
+def pack(command: Command) -> bytes:
+    """A command as a message."""
+    return _ENCODER.encode(command)
+
+
+def command_of(data: bytes) -> Command:
+    """The command in a message. Raises ForeignError, or PlaneRefusedError for a newer schema than ours."""
+    try:
+        command = _COMMAND.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        _check_schema(data)
+        raise ForeignError(str(error)[:200]) from error
+    if command.schema > SCHEMA:
+        raise _newer(command.schema)
+    return command
+
+
+def pack_head(head: Head) -> bytes:
+    """A head as a value."""
+    return _ENCODER.encode(head)
+
+
+def head_of(data: bytes) -> Head:
+    """The head in a value. Raises ForeignError, or PlaneRefusedError for a newer schema than ours."""
+    try:
+        head = _HEAD.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        _check_schema(data)
+        raise ForeignError(str(error)[:200]) from error
+    if head.schema > SCHEMA:
+        raise _newer(head.schema)
+    return head
+
+
+def pack_state(state: LedgerState) -> bytes:
+    """A ledger as bytes."""
+    return _ENCODER.encode(state)
+
+
+def state_of(data: bytes) -> LedgerState:
+    """The ledger in those bytes. Raises ForeignError."""
+    try:
+        return _STATE.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ForeignError(str(error)[:200]) from error
+
+
+def owner_pair(owner: Owner) -> tuple[str, str]:
+    """An owner as it is stored."""
+    return owner.name, owner.incarnation
+
+
+def times_of(rules: Rules) -> tuple[float, float, float, float | None, float]:
+    """Rules as they are stored."""
+    return rules.lease, rules.heartbeat, rules.drain, rules.superseded_drain, rules.tombstone
+
+
+def _check_schema(data: bytes) -> None:
+    try:
+        schema = _ANY.decode(data).schema
+    except (msgspec.MsgspecError, ValueError):
+        return
+    if schema > SCHEMA:
+        raise _newer(schema)
+
+
+def _newer(schema: int) -> PlaneRefusedError:
+    return PlaneRefusedError(
+        f"the pool's records have schema {schema}, which is newer than this replica's {SCHEMA}; upgrade the replica"
+    )

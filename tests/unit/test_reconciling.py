@@ -1,0 +1,97 @@
+"""Reconciliation: one judge a worker, drift shown, draining bookings ended by what the worker reports."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from picker.core.load import Report
+from picker.reconciling import Reconciling, judge_of
+from stateplane.booking import Amount, Cause, Member, Owner, Rules
+from stateplane.desk import Desk
+from stateplane.memory import MemoryPlane, MemoryStore
+
+W = "10.0.0.1:8000"
+ME = Owner("a", "1")
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 100.0
+        plane = MemoryPlane(MemoryStore(Rules(), clock=lambda: self.now), owner=ME)
+        self.desk = Desk(plane, ME, mode="isolated", clock=lambda: self.now)
+        self.reconciling = Reconciling(self.desk, clock=lambda: self.now)
+
+    def book(self, *ids: str) -> None:
+        for booking_id in ids:
+            self.desk.book(booking_id, key="", worker=W, amount=Amount(10, 2), now=self.now)
+
+    def report(self, requests: int) -> None:
+        self.now += 0.5
+        report = Report(begun=self.now, ended=self.now, running=requests, waiting=0)
+        self.reconciling.reported(W, report)
+
+
+def test_drift_is_what_the_worker_reports_less_what_is_booked() -> None:
+    world = World()
+    world.book("a", "b")
+    world.report(5)
+    assert world.reconciling.drift == {W: 3}
+    world.report(1)
+    assert world.reconciling.drift == {W: -1}
+    world.reconciling.left(W)
+    assert world.reconciling.drift == {}
+
+
+def test_a_report_of_nothing_ends_what_drains_but_never_what_is_active() -> None:
+    world = World()
+    world.book("a", "b", "c")
+    world.desk.lose("a", Cause.BROKEN)
+    world.report(0)
+    world.now += 1
+    world.report(0)
+    assert set(world.desk.view.bookings()) == {"b", "c"}
+    assert world.reconciling.counts.ended_by_evidence == 1
+
+
+def test_what_the_worker_still_carries_goes_on_counting() -> None:
+    world = World()
+    world.book("a", "b")
+    world.report(2)
+    world.desk.lose("a", Cause.BROKEN)
+    for _ in range(20):
+        world.report(2)
+    assert set(world.desk.view.bookings()) == {"a", "b"}
+
+
+@given(st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=6), st.text(min_size=1, max_size=20))
+def test_every_member_names_the_same_judge_whatever_the_order(names: set[str], worker: str) -> None:
+    owners = [Owner(name, "1") for name in names]
+    assert judge_of(worker, owners) == judge_of(worker, reversed(owners))
+
+
+def test_judging_spreads_over_the_members() -> None:
+    owners = [Owner(name, "1") for name in "abc"]
+    judged = [judge_of(f"10.0.0.{n}:8000", owners) for n in range(60)]
+    assert all(judged.count(owner) >= 10 for owner in owners)
+
+
+def test_a_worker_that_another_member_judges_is_left_to_it() -> None:
+    class Elsewhere:
+        def __init__(self, desk: Desk, members: list[Member]) -> None:
+            self.view, self.owner, self.members = desk.view, desk.owner, members
+            self.ended: list[str] = []
+
+        def end_foreign(self, booking_id: str, cause: Cause) -> None:
+            self.ended.append(booking_id)
+
+    world = World()
+    others = [Owner(f"o{n}", "1") for n in range(50)]
+    desk = Elsewhere(world.desk, [Member(owner) for owner in others])
+    reconciling = Reconciling(desk, clock=lambda: world.now)
+    world.book("a")
+    world.desk.lose("a", Cause.BROKEN)
+    for _ in range(5):
+        world.now += 1
+        reconciling.reported(W, Report(begun=world.now, ended=world.now, running=0, waiting=0))
+    assert desk.ended == []
