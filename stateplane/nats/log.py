@@ -64,7 +64,8 @@ class Log:
         self._connection: Connection | None = None
         self._following: Follower | None = None
         self._error: StatePlaneError = PlaneDisconnectedError(f"not connected to {address.where} yet")
-        self._attempts = 0
+        self._failures = 0
+        self._followed = False
         self._word = asyncio.Event()
         self._news = asyncio.Event()
         self._nudge = asyncio.Event()
@@ -77,18 +78,26 @@ class Log:
     @property
     def fold(self) -> Fold | None:
         """The log folded; None while it is not followed."""
-        return self._following.fold if self._following is not None else None
+        following, connection = self._following, self._connection
+        if (
+            following is None
+            or connection is None
+            or following.error is not None
+            or connection.closed.is_set()
+        ):
+            return None
+        return following.fold
 
     # --- calls
 
     async def ready(self, within: float) -> Fold:
         """The fold, once it is followed. Raises StatePlaneError."""
         self._check_open()
-        attempts = self._attempts
+        failures = self._failures
         try:
             async with asyncio.timeout(within):
                 while (fold := self.fold) is None:
-                    if self._attempts > attempts:
+                    if self._failures > failures:
                         raise self._error
                     self._wake()
                     word = self._word
@@ -238,16 +247,15 @@ class Log:
     async def _live(self) -> None:
         pause = SHORTEST_PAUSE
         while True:
-            began = asyncio.get_running_loop().time()
+            self._followed = False
             try:
                 await self._life()
             except StatePlaneError as error:
                 self._error = error
                 self._say(error)
-            self._attempts += 1
+            pause = SHORTEST_PAUSE if self._followed else min(2 * pause, LONGEST_PAUSE)
+            self._failures += not self._followed
             self._tell_everyone()
-            long = asyncio.get_running_loop().time() - began > LONGEST_PAUSE
-            pause = SHORTEST_PAUSE if long else min(2 * pause, LONGEST_PAUSE)
             self._nudge.clear()
             await asyncio.sleep(SHORTEST_PAUSE)
             with contextlib.suppress(TimeoutError):
@@ -273,7 +281,7 @@ class Log:
         following = await self._attacher.attach(connection, info)
         try:
             self.created = created(info)
-            self._following = following
+            self._following, self._followed = following, True
             self._tell_everyone()
             log.info("state plane's log followed", server=connection.where, sequence=following.fold.sequence)
             await self._watch(connection, following)

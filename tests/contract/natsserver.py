@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -68,10 +69,21 @@ class Server:
         assert self.process is not None
         os.kill(self.process.pid, number)
 
+    async def stopped(self) -> None:
+        """Return once the kernel has stopped all of it."""
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        while not all(")" in told and told.rpartition(")")[2].split()[0] == "T" for told in _stats(tasks)):
+            await asyncio.sleep(0.001)
+
     async def client(self) -> Client:
         client = Client()
         await client.connect([f"nats://{self.where}"], allow_reconnect=False, connect_timeout=5)
         return client
+
+
+def _stats(tasks: Path) -> list[str]:
+    return [(task / "stat").read_text() for task in tasks.iterdir()]
 
 
 class Clock:
@@ -163,6 +175,7 @@ class NatsHarness:
     async def freeze(self) -> None:
         self.server.signal(signal.SIGSTOP)
         self.frozen = True
+        await self.server.stopped()
 
     async def thaw(self) -> None:
         if self.frozen:

@@ -100,6 +100,18 @@ def test_an_answer_that_comes_after_later_news_changes_nothing() -> None:
     assert hand.view.bookings() == {}
 
 
+def test_an_answer_that_comes_after_an_adoption_does_not_make_it_ours_again() -> None:
+    hand = Hand()
+    call = hand.book()
+    standing = replace(call.booking, term=1)
+    adopted = replace(standing, owner=OTHER, term=3)
+    hand.hearing.hear(Booked(Version(1, 1), standing), 0.0)
+    hand.hearing.hear(Booked(Version(1, 2), adopted), 0.0)
+    hand.answer(call, Outcome(Status.DONE, standing, version=Version(1, 1)))
+    assert "x" not in hand.table.claims
+    assert hand.view.bookings()["x"] == adopted
+
+
 def test_an_answer_of_an_epoch_that_is_over_is_no_answer() -> None:
     hand = Hand()
     call = hand.book()
