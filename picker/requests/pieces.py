@@ -13,6 +13,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -20,8 +21,6 @@ from picker.requests.ask import Ids
 
 ENTRY_BYTES = 200
 """What an entry costs beside its text and its ids: two objects and its place in the order."""
-
-
 WINDOW = 65_536
 """Characters searched at one go."""
 
@@ -84,7 +83,7 @@ class Cutter:
     def __init__(self, tokens: Sequence[str]) -> None:
         self.tokens = tuple(tokens)
         self._longest = max(map(len, tokens), default=0)
-        self._pattern = re.compile(_any_of(tokens)) if tokens else None
+        self._pattern = re.compile(any_of(tokens)) if tokens else None
 
     def cut(self, text: str) -> list[str]:
         """The pieces, which joined are the text; none is empty."""
@@ -106,9 +105,70 @@ class Cutter:
                 at = max(stop, found.end())
 
 
-def _any_of(words: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A kind of place inside plain text at which most tokenizers start anew, whatever stands around it."""
+
+    name: str
+    pattern: str
+    """Matches, without width, at such a place."""
+    spanning: str
+    """Matches in a token that may reach over such a place, be it spelled in bytes, as byte-level BPE spells them, or
+    with visible blanks."""
+
+    def may_span(self, words: Iterable[str]) -> bool:
+        """Whether some token may reach over such a place."""
+        reaches = re.compile(self.spanning).search
+        return any(reaches(word) is not None for word in words)
+
+
+PLACES = (
+    Place("lines", r"(?<=[^\s]\n)(?=[A-Za-z\u4e00-\u9fff])", "[\\n\u010a][A-Za-z\xe4-\xe9\u4e00-\u9fff]"),
+    Place("words", r"(?<=[A-Za-z])(?= [A-Za-z])", "[A-Za-z][ \u0120\u2581]"),
+)
+"""Between two lines, and between two words of Latin letters."""
+
+
+class Slicer:
+    """Cuts a long text at places of the given kinds, at the first one past every ``length`` characters."""
+
+    __slots__ = ("_length", "_pattern")
+
+    def __init__(self, places: Sequence[Place], length: int) -> None:
+        self._length = length
+        self._pattern = re.compile("|".join(place.pattern for place in places)) if places else None
+
+    def cut(self, text: str) -> Iterator[str]:
+        """
+        The slices, which joined are the text.
+
+        Where a text is cut depends on what stands before and one character behind, so texts that begin alike are
+        cut alike.
+        """
+        begin = 0
+        while self._pattern is not None and len(text) - begin > self._length:
+            found = self._find(text, begin + self._length)
+            if found is None:
+                break
+            yield text[begin:found]
+            begin = found
+        if begin < len(text):
+            yield text[begin:]
+
+    def _find(self, text: str, at: int) -> int | None:
+        """Searched a window at a time: no thread runs beside a search."""
+        assert self._pattern is not None, "asked only where there are places"
+        while at < len(text):
+            found = self._pattern.search(text, at, min(at + WINDOW, len(text)))
+            if found is not None and found.start() < len(text):
+                return found.start()
+            at += WINDOW - 2
+        return None
+
+
+def any_of(words: Sequence[str]) -> str:
     """
-    A pattern that finds the longest of the words at a place, in time that does not grow with their number.
+    A regular expression that finds the longest of the words at a place, in time that does not grow with their number.
 
     Models hold a thousand special tokens that begin alike; tried one after the other they would let a client spend
     our time on their first letters.
@@ -121,7 +181,7 @@ def _any_of(words: Sequence[str]) -> str:
     for alike in branches.values():
         common = os.path.commonprefix(alike)  # noqa: RUF071 - letter by letter is what is wanted
         rests = [word[len(common) :] for word in alike]
-        tail = _any_of(rests)
+        tail = any_of(rests)
         choices.append(re.escape(common) + (f"(?:{tail})" + ("?" if "" in rests else "") if tail else ""))
     return "|".join(choices)
 

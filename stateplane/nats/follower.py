@@ -47,7 +47,8 @@ class Follower:
         self._told = told
         self._counts = counts
         self._subscription: Any = None
-        self._heard = asyncio.get_running_loop().time()
+        self.told_at = self._heard = asyncio.get_running_loop().time()
+        """When a message of the log came last."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
         self._handled = 0
@@ -104,6 +105,7 @@ class Follower:
             if message.headers and message.headers.get("Status"):
                 await self._control(message)
                 return
+            self.told_at = self._heard
             self._take(message)
         except StatePlaneError as error:
             self.end(error)

@@ -60,6 +60,8 @@ class Log:
         self._stamp = stamp
         self._number = 0
         self._asked: dict[int, asyncio.Future[Result]] = {}
+        self._acknowledged: dict[int, tuple[Follower, float]] = {}
+        """Who was to deliver what was acknowledged, and when anything had been delivered last."""
         self._attacher = Attacher(self._begin_message, self._follower, self.counts)
         self._connection: Connection | None = None
         self._following: Follower | None = None
@@ -130,6 +132,7 @@ class Log:
                 result = await answer
         except TimeoutError as error:
             self.counts.timeouts += 1
+            self._suspect(number)
             raise PlaneTimeoutError(
                 f"{self._address.where} gave no answer within {self._timeout} s"
             ) from error
@@ -141,6 +144,7 @@ class Log:
             raise
         finally:
             self._asked.pop(number, None)
+            self._acknowledged.pop(number, None)
         if isinstance(result, StatePlaneError):
             raise result
         return result
@@ -150,11 +154,21 @@ class Log:
         if connection is None or following is None:
             raise self._error
         command = Command(SCHEMA, self.origin, number, epoch, self._owner, self._times, body)
+        folded, told = following.fold.sequence, following.told_at
         try:
-            await connection.publish(codec.pack(command))
-        except MissingError:
+            sequence = await connection.publish(codec.pack(command))
+        except MissingError as error:
             following.end(PlaneDisconnectedError(f"the log {self._names.log} is gone"))
-            raise
+            raise PlaneDisconnectedError(f"the log {self._names.log} is gone") from error
+        if sequence <= folded:
+            following.end(PlaneDisconnectedError(f"the log {self._names.log} was made anew"))
+        self._acknowledged[number] = (following, told)
+
+    def _suspect(self, number: int) -> None:
+        """Acknowledged, not delivered, and nothing else was since: the subscription is dead, or of another log."""
+        following, told = self._acknowledged.get(number, (None, 0.0))
+        if following is not None and following.told_at == told:
+            following.end(PlaneTimeoutError(f"{self._address.where} does not deliver the log"))
 
     async def level(self) -> Fold:
         """The fold with everything in it that the log holds now. Raises StatePlaneError."""
@@ -162,24 +176,37 @@ class Log:
         connection, following = self._connection, self._following
         if connection is None or following is None:
             raise self._error
-        info = await self._info(connection)
+        info = await self._info(connection, following)
         await following.reach(info.state.last_seq, self._timeout)
         return following.fold
 
-    async def _info(self, connection: Connection) -> api.StreamInfo:
+    async def same(self) -> None:
+        """See that the log is still the one that is followed. Raises StatePlaneError."""
+        await self.ready(self._timeout)
+        if self._connection is not None and self._following is not None:
+            await self._info(self._connection, self._following)
+
+    async def _info(self, connection: Connection, following: Follower) -> api.StreamInfo:
         try:
-            return await connection.info()
+            info = await connection.info()
         except PlaneTimeoutError:
             self.counts.timeouts += 1
             raise
+        except MissingError as error:
+            following.end(PlaneDisconnectedError(f"the log {self._names.log} is gone"))
+            raise PlaneDisconnectedError(f"the log {self._names.log} is gone") from error
+        if created(info) != self.created:
+            following.end(PlaneDisconnectedError(f"the log {self._names.log} was made anew"))
+            raise PlaneDisconnectedError(f"the log {self._names.log} was made anew")
+        return info
 
     async def replayed(self) -> Ledger:
         """The ledger as the server alone has it: its checkpoint and the log after it, folded apart from ours."""
         await self.ready(self._timeout)
-        connection = self._connection
-        if connection is None:
+        connection, following = self._connection, self._following
+        if connection is None or following is None:
             raise self._error
-        info = await self._info(connection)
+        info = await self._info(connection, following)
         fold = await checkpoints.load(connection, info, counts=self.counts)
         counts = Counts()
         follower = Follower(connection, fold, stamp=self._stamp, told=_nobody, counts=counts)

@@ -109,9 +109,10 @@ class NatsPlane:
         join = codec.Join(dict(info), SLICE)
         await self._log.ready(2 * self._timeout)
         try:
+            await self._log.same()
             beat = await self._log.tell(join, 0)
         except PlaneDisconnectedError:
-            # the connection had broken, which shows only when it is used
+            # the connection had broken, or the log is another, which shows only when it is asked
             await self._log.ready(2 * self._timeout)
             beat = await self._log.tell(join, 0)
         assert isinstance(beat, Beat)

@@ -30,6 +30,7 @@ class Feed:
         self._counts = counts
         self._connection: AbstractConnection | None = None
         self._closed = False
+        self._look = True
 
     async def run(self) -> AsyncIterator[Change]:
         """Every change; a ``Gap`` is the last. Raises PlaneUnavailableError when the connection breaks."""
@@ -62,15 +63,21 @@ class Feed:
         self._connection = await self._link.open(self._counts)
 
     async def _read(self) -> list[Any] | None:
-        """The next entries; None when the epoch is another."""
+        """The next entries; None when the epoch is another.
+
+        Entries tell their epoch, and a new one begins with an entry: it is asked for only where none have come, for one
+        that went backwards (an older picture was put in place) would never show.
+        """
         assert self._connection is not None
+        if self._look:
+            epoch = await self._link.ask(self._connection, "HGET", self._keys["meta"], "epoch")
+            if epoch is None or int(epoch) != self._after.epoch:
+                return None
         after = f"{self._after.epoch}-{self._after.number}"
-        epoch = await self._link.ask(self._connection, "HGET", self._keys["meta"], "epoch")
-        if epoch is None or int(epoch) != self._after.epoch:
-            return None
         command = ("XREAD", "COUNT", PIECE, "BLOCK", BLOCK_MS, "STREAMS", self._keys["stream"], after)
         reply = await self._link.ask(self._connection, *command)
         entries: list[Any] = reply[0][1] if reply else []
+        self._look = not entries
         return entries
 
     async def _guarded(self, work: Any, seconds: float) -> Any:

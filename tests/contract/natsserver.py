@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -69,12 +68,13 @@ class Server:
         assert self.process is not None
         os.kill(self.process.pid, number)
 
-    async def stopped(self) -> None:
+    def freeze(self) -> None:
         """Return once the kernel has stopped all of it."""
+        self.signal(signal.SIGSTOP)
         assert self.process is not None
         tasks = Path(f"/proc/{self.process.pid}/task")
-        while not all(")" in told and told.rpartition(")")[2].split()[0] == "T" for told in _stats(tasks)):
-            await asyncio.sleep(0.001)
+        while not all(told.rpartition(")")[2].split()[0] == "T" for told in _stats(tasks)):
+            time.sleep(0.001)
 
     async def client(self) -> Client:
         client = Client()
@@ -173,9 +173,8 @@ class NatsHarness:
         self.server.kill()
 
     async def freeze(self) -> None:
-        self.server.signal(signal.SIGSTOP)
+        self.server.freeze()
         self.frozen = True
-        await self.server.stopped()
 
     async def thaw(self) -> None:
         if self.frozen:

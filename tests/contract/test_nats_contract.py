@@ -7,7 +7,6 @@ import pytest
 from stateplane.testing import CASES, Case, run, selecting
 from tests.contract.natsserver import NatsHarness
 
-
 OURS = [case for case in CASES if case not in selecting.CASES]
 
 
