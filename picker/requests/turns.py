@@ -1,0 +1,170 @@
+"""
+Threads on which long work lets short work through.
+
+Work goes in steps. What has taken more than `SHORT` characters so far is long: it waits behind all that is short, and
+may hold all threads but one. So a short prompt waits for a step of a long one at most, never for the whole of it, and
+nobody has to guess beforehand how long something will take: a long prompt that is cached is short.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+SHORT = 65_536
+"""Characters of work up to which it is short: some tens of milliseconds."""
+
+
+class Turn(Generic[T]):
+    """Work on its way. ``steps`` gives the size of each step before doing it; its result is that of ``future``."""
+
+    __slots__ = ("abandoned", "ahead", "future", "seconds", "spent", "steps")
+
+    def __init__(self, steps: Generator[int, None, T]) -> None:
+        self.steps = steps
+        self.future: Future[T] = Future()
+        self.abandoned = False
+        """Nobody waits any more: it goes on only while nothing else waits for a thread."""
+        self.spent = 0
+        self.ahead = 0
+        self.seconds = 0.0
+
+    @property
+    def long(self) -> bool:
+        """Whether it is long, the step ahead included."""
+        return self.spent + self.ahead > SHORT
+
+
+class Turns:
+    """
+    A pool of threads that work in turns.
+
+    Args:
+        threads: How many; one of several is kept from long work.
+        waiting: Most work waiting beside what the threads hold. Work said to be long may take half of the room.
+
+    """
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokenize")
+        self._lock = threading.Lock()
+        self._short: deque[Turn[object]] = deque()
+        self._long: deque[Turn[object]] = deque()
+        self._long_limit = max(1, threads - 1)
+        self._long_running = 0
+        self._held = 0
+        self._closed = False
+        self.limit = threads + waiting
+
+    @property
+    def held(self) -> int:
+        """Work that waits or runs."""
+        return self._held
+
+    def begin(self, steps: Generator[int, None, T], size: int) -> Turn[T] | None:
+        """
+        Let it be done; None: there is no room for it.
+
+        Args:
+            steps: The work; it may be dropped between two steps once it is abandoned.
+            size: A guess of its size in characters.
+
+        """
+        room = self.limit if size <= SHORT else max(1, self.limit // 2)
+        turn = Turn(steps)
+        with self._lock:
+            if self._closed or self._held >= room:
+                return None
+            self._held += 1
+            self._queue(turn)  # type: ignore[arg-type]  # kept for its steps alone, whatever they give
+        self._threads.submit(self._next)
+        return turn
+
+    def _queue(self, turn: Turn[object], *, first: bool = False) -> None:
+        """Holding the lock. Begun work goes before work that has not begun, so that some is finished in time."""
+        queue = self._long if turn.long else self._short
+        (queue.appendleft if first else queue.append)(turn)
+
+    def _take(self) -> Turn[object] | None:
+        with self._lock:
+            if self._short:
+                return self._short.popleft()
+            if self._long and self._long_running < self._long_limit:
+                self._long_running += 1
+                return self._long.popleft()
+            return None
+
+    def _next(self) -> None:
+        """In a thread: one step of the work whose turn it is."""
+        turn = self._take()
+        if turn is None:
+            return
+        long, over = turn.long, True
+        begun = time.monotonic()
+        try:
+            over = not self._wanted(turn) or self._step(turn)
+        finally:
+            turn.seconds += time.monotonic() - begun
+            self._put_back(turn, long=long, over=over)
+
+    def _wanted(self, turn: Turn[object]) -> bool:
+        """Abandoned work is dropped where it has not begun, or something else waits."""
+        if not turn.abandoned:
+            return True
+        return turn.ahead > 0 and not self._short and not self._long
+
+    def _step(self, turn: Turn[object]) -> bool:
+        """Whether that was the last one; its result is left in the future by `_put_back`."""
+        try:
+            turn.spent += turn.ahead
+            turn.ahead = next(turn.steps)
+        except StopIteration as end:
+            self._finish(turn, end.value)
+            return True
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+            turn.future.set_exception(error)
+            return True
+        return False
+
+    def _finish(self, turn: Turn[object], result: object) -> None:
+        if not turn.future.cancelled():
+            turn.future.set_result(result)
+
+    def _put_back(self, turn: Turn[object], *, long: bool, over: bool) -> None:
+        with self._lock:
+            self._long_running -= long
+            over = over or self._closed
+            if over:
+                self._held -= 1
+            else:
+                self._queue(turn, first=True)
+            again = bool(self._long) and not self._closed
+        if over:
+            turn.steps.close()
+            turn.future.cancel()
+        if not over or again:
+            self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self._threads.submit(self._next)
+        except RuntimeError:  # closed meanwhile: `close` has answered what was queued
+            return
+
+    def close(self) -> None:
+        """Take nothing more; what waits is cancelled, what runs ends with its step."""
+        with self._lock:
+            self._closed = True
+            waiting = [*self._short, *self._long]
+            self._short.clear()
+            self._long.clear()
+            self._held -= len(waiting)
+        for turn in waiting:
+            turn.future.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
