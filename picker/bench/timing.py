@@ -25,7 +25,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def cpu_us(call: Callable[[], object]) -> float:
-    """Microseconds of this thread's CPU time that the call took, what reading the clock takes included (see `clock_us`)."""
+    """Microseconds of this thread's CPU time that the call took, reading the clock included (see `clock_us`)."""
     begun = time.thread_time_ns()
     call()
     return (time.thread_time_ns() - begun) / 1e3

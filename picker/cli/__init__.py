@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "up": "run a whole local cluster: Envoy, NATS, Valkey, replicas, simulated engines",
     "demo": "replay a real trace through a local cluster and say what the picker gained",
     "sim": "parts of the local world, one at a time",
+    "bench": "measure what the project promises, each number beside its budget",
     "settings": "list every setting with its default",
 }
 

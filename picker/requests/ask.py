@@ -115,6 +115,9 @@ class Why(StrEnum):
     BUSY = "busy"  # too many prompts wait for a thread
     TOO_LONG = "too_long"  # longer than what is tokenised
     FAILED = "failed"  # the tokenizer failed
+    AWAY = "away"  # the engine that tokenises does not answer, or not as it should
+    REFUSED = "refused"  # the engine that tokenises refused the prompt
+    UNASKABLE = "unaskable"  # the prompt holds what an engine cannot be asked to tokenise alone
     CLOSED = "closed"  # the picker is shutting down
 
 

@@ -149,15 +149,22 @@ def read_ranks(file: Path) -> RankCoder:
     try:
         from tiktoken import Encoding
     except ImportError as error:
-        raise VocabularyError(f"{file} needs the package tiktoken, which cannot be imported: {error}") from error
+        raise VocabularyError(
+            f"{file} needs the package tiktoken, which cannot be imported: {error}"
+        ) from error
     ranks = _ranks(file)
     manner = _manner(file.parent, ranks)
     try:
         encoding = Encoding(
-            file.stem, pat_str=manner.pattern, mergeable_ranks=ranks, special_tokens=dict(manner.special_tokens)
+            file.stem,
+            pat_str=manner.pattern,
+            mergeable_ranks=ranks,
+            special_tokens=dict(manner.special_tokens),
         )
         encoding.encode_ordinary("a")
-    except BaseException as error:  # a wrong pattern or a byte without rank may be a panic, which is no Exception
+    except (
+        BaseException
+    ) as error:  # a wrong pattern or a byte without rank may be a panic, which is no Exception
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise VocabularyError(f"{file}: {type(error).__name__}: {str(error)[:300]}") from None
         raise
@@ -217,9 +224,13 @@ def _special_tokens(config: Mapping[str, Any], file: Path, taken: set[int]) -> d
         raise VocabularyError(f"{file}: special_tokens must be an object, text -> id")
     for text, number in given.items():
         if not isinstance(text, str) or not text or type(number) is not int or not 0 <= number <= MAX_ID:
-            raise VocabularyError(f"{file}: special token {str(text)[:80]!r} has no id between 0 and {MAX_ID}")
+            raise VocabularyError(
+                f"{file}: special token {str(text)[:80]!r} has no id between 0 and {MAX_ID}"
+            )
         if number in taken:
-            raise VocabularyError(f"{file}: special token {text[:80]!r} has the id {number}, which a word has")
+            raise VocabularyError(
+                f"{file}: special token {text[:80]!r} has the id {number}, which a word has"
+            )
     return given
 
 

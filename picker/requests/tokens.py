@@ -7,19 +7,20 @@ Nothing here is ever an error to the client: what cannot be told in time is `Unt
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from array import array
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from picker.requests.ask import Ask, Chat, Ids, TokenIds, Untold, Why
+from picker.requests.ask import BYTES_PER_TOKEN, Ask, Chat, Ids, TokenIds, Untold, Why
+from picker.requests.counts import Counts
+from picker.requests.engine import Engine
+from picker.requests.sources import ANY, parse_tokenizers
 from picker.requests.template import RenderError
+from picker.requests.turns import Turn, Turns
 from picker.requests.vocabulary import MAX_PIECE, Vocabulary, VocabularyError, load
 from picker.settings import RequestSettings
 
@@ -31,52 +32,21 @@ MAX_TEXT = 4 * MAX_PIECE
 """Longest text of one request that is tokenised, in characters, all prompts together."""
 RETRY_SECONDS = 30.0
 """Between two tries to load a tokenizer whose files are missing or broken."""
-ANY = "*"
 
-
-@dataclass(slots=True)
-class Counts:
-    """What became of the asks, since the start."""
-
-    told: int = 0
-    partly: int = 0
-    """The budget ran out, or a part of the prompt is no text: leading tokens only."""
-    unread: int = 0
-    no_tokenizer: int = 0
-    loading: int = 0
-    broken: int = 0
-    no_template: int = 0
-    template: int = 0
-    late: int = 0
-    busy: int = 0
-    too_long: int = 0
-    failed: int = 0
-    closed: int = 0
-    load_failures: int = 0
-    pieces_hit: int = 0
-    pieces_missed: int = 0
-    pieces_evicted: int = 0
-    tokens: int = 0
-    """Token ids told."""
-    thread_seconds: float = 0.0
-    """Time that tokenising threads spent, finished in time or not."""
+Work = Generator[int, None, TokenIds | Untold]
+"""Tokenising, in steps: each gives the size of the next one."""
 
 
 class _Job:
-    """One ask on its way through a thread. The loop may abandon it; the thread looks at that between its steps."""
+    """One ask on its way through the threads."""
 
-    __slots__ = ("ask", "first", "seconds", "vocabulary")
+    __slots__ = ("ask", "first", "vocabulary")
 
     def __init__(self, ask: Ask, vocabulary: Vocabulary) -> None:
-        self.ask: Ask | None = ask
+        self.ask = ask
         self.vocabulary = vocabulary
         self.first: Ids = array("I")
-        """Leading ids of the first prompt, growing."""
-        self.seconds = 0.0
-
-    def abandon(self) -> None:
-        """Nobody waits any more; lets go of the body at once."""
-        self.ask = None
+        """Leading ids of the first prompt, growing; the loop may read them at any moment."""
 
 
 @dataclass(slots=True)
@@ -87,27 +57,6 @@ class _Model:
     vocabulary: Vocabulary | None = None
     state: str = "loading"
     detail: str = ""
-
-
-def parse_tokenizers(text: str) -> dict[str, Path]:
-    """
-    ``MODEL=DIR`` pairs separated by commas, as in `PICKER_TOKENIZERS`.
-
-    Raises:
-        ValueError: says which pair is wrong and what is allowed.
-
-    """
-    pairs: dict[str, Path] = {}
-    for pair in filter(None, (word.strip() for word in text.split(","))):
-        model, sign, directory = (word.strip() for word in pair.partition("="))
-        if not sign or not model or not directory:
-            raise ValueError(
-                f"{pair!r} is no MODEL=DIR pair; pairs are separated by commas, '*' is any other model"
-            )
-        if model in pairs:
-            raise ValueError(f"model {model!r} is named twice; one directory serves a model")
-        pairs[model] = Path(directory)
-    return pairs
 
 
 class Tokens:
@@ -121,16 +70,18 @@ class Tokens:
 
     def __init__(self, settings: RequestSettings) -> None:
         self._budget = settings.tokenize_budget_seconds
-        self._by_model = parse_tokenizers(settings.tokenizers)
-        self._models = {directory: _Model(directory) for directory in self._by_model.values()}
-        self._threads = ThreadPoolExecutor(settings.tokenize_threads, thread_name_prefix="tokenize")
-        self._room = threading.BoundedSemaphore(settings.tokenize_threads + settings.tokenize_queue)
-        self._thread_count = settings.tokenize_threads
-        self._limit = settings.tokenize_threads + settings.tokenize_queue
-        self._held = 0
+        self._counts = Counts()
+        self._by_model: dict[str, _Model | Engine] = {}
+        self._models: dict[Path, _Model] = {}
+        for name, place in parse_tokenizers(settings.tokenizers).items():
+            if isinstance(place, Path):
+                self._by_model[name] = self._models.setdefault(place, _Model(place))
+            else:
+                self._by_model[name] = Engine(place, "" if name == ANY else name, self._counts)
+        self._engines = [place for place in self._by_model.values() if isinstance(place, Engine)]
+        self._turns = Turns(settings.tokenize_threads, settings.tokenize_queue)
         self._tried = asyncio.Event()
         self._closed = False
-        self._counts = Counts()
 
     @property
     def counts(self) -> Counts:
@@ -142,17 +93,21 @@ class Tokens:
         return self._counts
 
     async def run(self) -> None:
-        """Load the tokenizers, and try again now and then where that failed. Never returns."""
-        while True:
-            for model in self._models.values():
-                if model.vocabulary is None:
-                    await self._load(model)
-            self._tried.set()
-            await asyncio.sleep(RETRY_SECONDS)
+        """Load the tokenizers, and try again now and then where that failed; look after engines. Never returns."""
+        async with asyncio.TaskGroup() as group:
+            for engine in self._engines:
+                group.create_task(engine.run())
+            while True:
+                for model in self._models.values():
+                    if model.vocabulary is None:
+                        await self._load(model)
+                await asyncio.gather(*(engine.tried() for engine in self._engines))
+                self._tried.set()
+                await asyncio.sleep(RETRY_SECONDS)
 
     @property
     def tried(self) -> bool:
-        """Whether every tokenizer was tried once, whatever came of it."""
+        """Whether every tokenizer and engine was tried once, whatever came of it."""
         return self._tried.is_set()
 
     async def loaded(self) -> None:
@@ -175,6 +130,7 @@ class Tokens:
             tokens=model.vocabulary.size,
             template=model.vocabulary.template is not None,
             pieces_cached=model.vocabulary.cuts,
+            slices=[place.name for place in model.vocabulary.slices],
         )
 
     async def ids(self, ask: Ask, budget: float | None = None) -> TokenIds | Untold:
@@ -198,31 +154,24 @@ class Tokens:
         ready = tuple(prompt for prompt in ask.prompts if isinstance(prompt, array))
         if len(ready) == len(ask.prompts):
             return TokenIds(ready)
-        found = self._find(ask)
-        if isinstance(found, Why):
-            return Untold(found)
-        return await self._in_thread(_Job(ask, found), budget)
-
-    def _find(self, ask: Ask) -> Vocabulary | Why:
         if self._closed:
-            return Why.CLOSED
-        directory = next(
-            (self._by_model[name] for name in (ask.model, ask.base_model, ANY) if name in self._by_model),
-            None,
-        )
-        if directory is None:
-            return Why.NO_TOKENIZER
-        model = self._models[directory]
-        if model.vocabulary is None:
-            return Why.LOADING if model.state == "loading" else Why.BROKEN
-        return model.vocabulary
+            return Untold(Why.CLOSED)
+        names = (ask.model, ask.base_model, ANY)
+        found = next((self._by_model[name] for name in names if name in self._by_model), None)
+        if found is None:
+            return Untold(Why.NO_TOKENIZER)
+        if isinstance(found, Engine):
+            return await found.ids(ask, budget)
+        if found.vocabulary is None:
+            return Untold(Why.LOADING if found.state == "loading" else Why.BROKEN)
+        return await self._in_thread(_Job(ask, found.vocabulary), budget)
 
     async def _in_thread(self, job: _Job, budget: float) -> TokenIds | Untold:
-        if not self._room.acquire(blocking=False):
+        turn = self._turns.begin(_guarded(job), _size(job.ask))
+        if turn is None:
             return Untold(Why.BUSY)
-        future = asyncio.wrap_future(self._threads.submit(self._work, job))
-        self._held += 1
-        future.add_done_callback(lambda _: self._finished(job))
+        future = asyncio.wrap_future(turn.future)
+        future.add_done_callback(lambda _: self._finished(turn))
         try:
             done, _ = await asyncio.wait((future,), timeout=budget)
             if done:
@@ -230,73 +179,66 @@ class Tokens:
             leading = job.first[:]
             return TokenIds((leading,), complete=False) if leading else Untold(Why.LATE)
         finally:
-            job.abandon()
+            turn.abandoned = True
 
-    def _finished(self, job: _Job) -> None:
-        self._held -= 1
-        self._counts.thread_seconds += job.seconds
-
-    def _work(self, job: _Job) -> TokenIds | Untold:
-        """In a thread. The place in the queue is given back here: only then does the queue hold no more of it."""
-        begun = time.monotonic()
-        try:
-            ask = job.ask
-            return Untold(Why.LATE) if ask is None else self._tokenise(job, ask)
-        except RenderError:
-            return Untold(Why.TEMPLATE)
-        except Exception as error:  # noqa: BLE001 - whatever a tokenizer does, the request is served
-            log.debug("tokenizer failed", error=type(error).__name__)
-            return Untold(Why.FAILED)
-        finally:
-            self._room.release()
-            job.seconds = time.monotonic() - begun
-
-    def _tokenise(self, job: _Job, ask: Ask) -> TokenIds | Untold:
-        whole = True
-        prompts: list[str | Ids] = []
-        for prompt in ask.prompts:
-            if isinstance(prompt, Chat):
-                template = job.vocabulary.template_for(tools=bool(prompt.tools))
-                if template is None:
-                    return Untold(Why.NO_TEMPLATE)
-                prompt, whole = template.render(prompt, limit=MAX_TEXT)
-            prompts.append(prompt)
-        if sum(len(prompt) for prompt in prompts if isinstance(prompt, str)) > MAX_TEXT:
-            return Untold(Why.TOO_LONG)
-        told: list[Ids] = []
-        for prompt in prompts:
-            ids = array("I") if told else job.first
-            if not self._encode(prompt, ids, job, special=ask.add_special_tokens):
-                # What stopped it is a piece too long, or nobody waits: then the answer is not read.
-                return TokenIds((job.first,), complete=False) if job.first else Untold(Why.TOO_LONG)
-            told.append(ids)
-        return TokenIds(tuple(told), complete=whole)
-
-    def _encode(self, prompt: str | Ids, into: Ids, job: _Job, *, special: bool) -> bool:
-        if isinstance(prompt, array):
-            into.extend(prompt)
-            return True
-        return job.vocabulary.encode(prompt, special=special, into=into, go_on=lambda: self._go_on(job))
-
-    def _go_on(self, job: _Job) -> bool:
-        """A job that nobody waits for goes on, to warm the cache, while no other one waits for its thread."""
-        return job.ask is not None or self._held <= self._thread_count
+    def _finished(self, turn: Turn[TokenIds | Untold]) -> None:
+        self._counts.thread_seconds += turn.seconds
 
     def status(self) -> Mapping[str, Any]:
         """For ``/status.json``: each named model, what came of loading it, and the queue."""
         return {
             "models": [
-                {"model": name, **_status(self._models[directory])}
-                for name, directory in self._by_model.items()
+                {"model": name, **(_status(place) if isinstance(place, _Model) else place.status())}
+                for name, place in self._by_model.items()
             ],
-            "in_flight": self._held,
-            "limit": self._limit,
+            "in_flight": self._turns.held,
+            "limit": self._turns.limit,
         }
 
     def close(self) -> None:
         """Take no more asks; those in the queue are answered at once."""
         self._closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
+
+
+def _guarded(job: _Job) -> Work:
+    """Whatever a tokenizer does, the request is served."""
+    try:
+        return (yield from _tokenise(job))
+    except RenderError:
+        return Untold(Why.TEMPLATE)
+    except Exception as error:  # noqa: BLE001 - see above
+        log.debug("tokenizer failed", error=type(error).__name__)
+        return Untold(Why.FAILED)
+
+
+def _tokenise(job: _Job) -> Work:
+    whole = True
+    prompts: list[str | Ids] = []
+    for prompt in job.ask.prompts:
+        if isinstance(prompt, Chat):
+            template = job.vocabulary.template_for(tools=bool(prompt.tools))
+            if template is None:
+                return Untold(Why.NO_TEMPLATE)
+            prompt, whole = template.render(prompt, limit=MAX_TEXT)
+        prompts.append(prompt)
+    if sum(len(prompt) for prompt in prompts if isinstance(prompt, str)) > MAX_TEXT:
+        return Untold(Why.TOO_LONG)
+    told: list[Ids] = []
+    for prompt in prompts:
+        ids = array("I") if told else job.first
+        if isinstance(prompt, array):
+            ids.extend(prompt)
+        elif not (yield from job.vocabulary.encode(prompt, special=job.ask.add_special_tokens, into=ids)):
+            # A piece too long stopped it.
+            return TokenIds((job.first,), complete=False) if job.first else Untold(Why.TOO_LONG)
+        told.append(ids)
+    return TokenIds(tuple(told), complete=whole)
+
+
+def _size(ask: Ask) -> int:
+    """A guess of the text's length, in characters."""
+    return ask.estimated_tokens * BYTES_PER_TOKEN
 
 
 def _status(model: _Model) -> dict[str, Any]:
@@ -311,6 +253,7 @@ def _status(model: _Model) -> dict[str, Any]:
             "tokens": model.vocabulary.size,
             "chat_template": model.vocabulary.template is not None,
             "pieces_cached": model.vocabulary.cuts,
+            "slices": [place.name for place in model.vocabulary.slices],
             "cache": {"pieces": len(cache), "bytes": cache.bytes, "hits": cache.hits, "misses": cache.misses},
         }
     return status

@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -24,16 +25,22 @@ SHORT = 65_536
 class Turn(Generic[T]):
     """Work on its way. ``steps`` gives the size of each step before doing it; its result is that of ``future``."""
 
-    __slots__ = ("abandoned", "ahead", "future", "seconds", "spent", "steps")
+    __slots__ = ("abandoned", "ahead", "begun", "future", "seconds", "spent", "steps")
 
     def __init__(self, steps: Generator[int, None, T]) -> None:
         self.steps = steps
         self.future: Future[T] = Future()
         self.abandoned = False
         """Nobody waits any more: it goes on only while nothing else waits for a thread."""
+        self.begun = False
         self.spent = 0
         self.ahead = 0
         self.seconds = 0.0
+
+    def drop(self) -> None:
+        """End it without a result."""
+        self.steps.close()
+        self.future.cancel()
 
     @property
     def long(self) -> bool:
@@ -54,8 +61,8 @@ class Turns:
     def __init__(self, threads: int, waiting: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokenize")
         self._lock = threading.Lock()
-        self._short: deque[Turn[object]] = deque()
-        self._long: deque[Turn[object]] = deque()
+        self._short: deque[Turn[Any]] = deque()
+        self._long: deque[Turn[Any]] = deque()
         self._long_limit = max(1, threads - 1)
         self._long_running = 0
         self._held = 0
@@ -82,16 +89,16 @@ class Turns:
             if self._closed or self._held >= room:
                 return None
             self._held += 1
-            self._queue(turn)  # type: ignore[arg-type]  # kept for its steps alone, whatever they give
-        self._threads.submit(self._next)
+            self._queue(turn)
+        self._wake()
         return turn
 
-    def _queue(self, turn: Turn[object], *, first: bool = False) -> None:
+    def _queue(self, turn: Turn[Any], *, first: bool = False) -> None:
         """Holding the lock. Begun work goes before work that has not begun, so that some is finished in time."""
         queue = self._long if turn.long else self._short
         (queue.appendleft if first else queue.append)(turn)
 
-    def _take(self) -> Turn[object] | None:
+    def _take(self) -> Turn[Any] | None:
         with self._lock:
             if self._short:
                 return self._short.popleft()
@@ -105,51 +112,37 @@ class Turns:
         turn = self._take()
         if turn is None:
             return
-        long, over = turn.long, True
+        long = turn.long
         begun = time.monotonic()
-        try:
-            over = not self._wanted(turn) or self._step(turn)
-        finally:
-            turn.seconds += time.monotonic() - begun
-            self._put_back(turn, long=long, over=over)
-
-    def _wanted(self, turn: Turn[object]) -> bool:
-        """Abandoned work is dropped where it has not begun, or something else waits."""
-        if not turn.abandoned:
-            return True
-        return turn.ahead > 0 and not self._short and not self._long
-
-    def _step(self, turn: Turn[object]) -> bool:
-        """Whether that was the last one; its result is left in the future by `_put_back`."""
-        try:
-            turn.spent += turn.ahead
-            turn.ahead = next(turn.steps)
-        except StopIteration as end:
-            self._finish(turn, end.value)
-            return True
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
-            turn.future.set_exception(error)
-            return True
-        return False
-
-    def _finish(self, turn: Turn[object], result: object) -> None:
-        if not turn.future.cancelled():
-            turn.future.set_result(result)
-
-    def _put_back(self, turn: Turn[object], *, long: bool, over: bool) -> None:
+        settle = self._step(turn)
+        turn.seconds += time.monotonic() - begun
         with self._lock:
             self._long_running -= long
-            over = over or self._closed
-            if over:
-                self._held -= 1
-            else:
+            if settle is None and self._closed:
+                settle = turn.drop
+            if settle is None:
                 self._queue(turn, first=True)
-            again = bool(self._long) and not self._closed
-        if over:
-            turn.steps.close()
-            turn.future.cancel()
-        if not over or again:
+            else:
+                self._held -= 1
+            more = settle is None or bool(self._long)
+        if more:
             self._wake()
+        if settle is not None:
+            settle()
+
+    def _step(self, turn: Turn[Any]) -> Callable[[], object] | None:
+        """Do one step. None where more are to come, else what is left to do once the place is given back."""
+        if turn.abandoned and (not turn.begun or self._short or self._long):
+            return turn.drop
+        try:
+            turn.spent += turn.ahead
+            turn.begun = True
+            turn.ahead = next(turn.steps)
+        except StopIteration as end:
+            return partial(turn.future.set_result, end.value)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+            return partial(turn.future.set_exception, error)
+        return None
 
     def _wake(self) -> None:
         try:
@@ -166,5 +159,5 @@ class Turns:
             self._long.clear()
             self._held -= len(waiting)
         for turn in waiting:
-            turn.future.cancel()
+            turn.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)

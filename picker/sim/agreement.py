@@ -99,11 +99,6 @@ def untruths(name: str, shown: Shown, carried: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def leftovers(shown: Shown, carried: Mapping[str, str]) -> int:
-    """Draining bookings that no engine carries any more."""
-    return sum(1 for id_, held in shown.items() if held.state != "active" and id_ not in carried)
-
-
 class Observer:
     """Asks replicas and engines what they hold."""
 

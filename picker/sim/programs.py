@@ -118,6 +118,8 @@ def replica(
         "PICKER_NATS_URL": nats_url,
         "PICKER_WORKERS_FILE": str(workers_file),
         "PICKER_TOKENIZERS": f"*={DIRECTORY}",
+        # a laptop that runs the whole cluster at once starves now and then; the gateway here waits longer than this
+        "PICKER_TOKENIZE_BUDGET_SECONDS": "0.5",
         "PICKER_DRAIN_MIN_SECONDS": "2",
         "PICKER_DRAIN_MAX_SECONDS": "10",
         "PICKER_LOG_FORMAT": "text",

@@ -34,6 +34,10 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag="beat"):
 
     info: dict[str, str]
     limit: int
+    sequence: int
+    """The message up to which its writer had folded the log."""
+    change: int
+    """The number of the last change that it had come to by then: everybody must have come to the same."""
 
 
 class Reap(msgspec.Struct, array_like=True, frozen=True, tag="reap"):

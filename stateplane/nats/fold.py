@@ -18,6 +18,8 @@ from stateplane.servingtime import milliseconds
 
 log = structlog.get_logger(__name__)
 
+REMEMBERED = 4096
+"""Messages of which the fold remembers what it came to, to compare it with what others came to."""
 HISTORY = 16_384
 """Changes kept for watchers; one that is further behind gets a ``Gap``."""
 
@@ -67,6 +69,8 @@ class Fold:
         self._at = 0
         self._told = time.monotonic()
         self._history: deque[Change] = deque(maxlen=HISTORY)
+        self._numbers: deque[int] = deque(maxlen=REMEMBERED)
+        """The ledger's number after each of the last messages; the last one is of ``sequence``."""
 
     @property
     def life(self) -> str:
@@ -123,6 +127,7 @@ class Fold:
 
     def _step(self, sequence: int, stamp: int, now: int) -> None:
         self.sequence, self.stamp = sequence, stamp
+        self._numbers.append(self.ledger.number if self.ledger is not None else 0)
         self._at, self._told = now, time.monotonic()
 
     def _judged(self, command: Command, now: int, counts: Counts) -> Result:
@@ -136,12 +141,27 @@ class Fold:
             if ledger is None or (command.epoch != ledger.epoch and not joining):
                 return PlaneEpochError(f"the plane is in epoch {self.epoch}, not {command.epoch}")
             self._rule(ledger, command)
+            if isinstance(command.body, codec.Heartbeat):
+                self._compare(command, command.body, counts)
             return _act(ledger, command, now)
         except (ValueError, TypeError, ArithmeticError, LookupError, AssertionError) as error:
             counts.faults += 1
             log.warning("a command of the plane's log cannot be carried out", reason=repr(error)[:200])
             return PlaneCorruptError(
                 f"{command.origin}/{command.number}", "the command cannot be carried out"
+            )
+
+    def _compare(self, command: Command, beat: codec.Heartbeat, counts: Counts) -> None:
+        """The same log must come to the same everywhere; where it does not, versions differ, and people must know."""
+        back = self.sequence - beat.sequence
+        if 0 <= back < len(self._numbers) and self._numbers[-1 - back] != beat.change:
+            counts.diverged += 1
+            log.error(
+                "replicas come to different bookings from the same log: run one version of the picker",
+                other=str(Owner(*command.owner)),
+                sequence=beat.sequence,
+                ours=self._numbers[-1 - back],
+                theirs=beat.change,
             )
 
     def _begin(self, command: Command, begin: codec.Begin, now: int) -> None:

@@ -164,7 +164,10 @@ class NatsPlane:
     async def beat(self, info: Mapping[str, str]) -> Beat:
         """Renew our lease; what is silent lapses and what is due goes, at this place of the log."""
         checks.info(info)
-        beat = await self._call(codec.Heartbeat(dict(info), SLICE))
+        self._check_started()
+        fold = await self._log.ready(self._timeout)
+        change = fold.ledger.number if fold.ledger is not None else 0
+        beat = await self._call(codec.Heartbeat(dict(info), SLICE, fold.sequence, change))
         assert isinstance(beat, Beat)
         return await self._beaten(beat)
 

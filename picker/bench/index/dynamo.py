@@ -1,7 +1,7 @@
 """The same prompts through the index of `ai-dynamo-runtime`, where that package is installed.
 
-Its tree answers from a thread of its own, so both sides are timed by the wall, by turns. Its hash of a prompt is that of
-each block alone; ours is chained. Its answer is a dictionary of scores; ours, to be fair, is the whole dense vector.
+Its tree answers from a thread of its own, so both sides are timed by the wall, by turns. Its hash of a prompt is that
+of each block alone; ours is chained. Its answer is a dictionary of scores; ours, to be fair, is the whole dense vector.
 """
 
 from __future__ import annotations

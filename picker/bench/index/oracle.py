@@ -1,9 +1,9 @@
 """The index against the naive definition: of each worker the longest prefix whose every block it holds.
 
 Workers store pieces of prompts, drop blocks anywhere in the middle, store them again, move them between tiers, are
-cleared, leave and join. What each announces is kept prefix-closed, as a bridge keeps it: what follows a missing block is
-withdrawn, and announced again when the block returns. The oracle never sees what was announced; it looks at what the
-workers hold.
+cleared, leave and join. What each announces is kept prefix-closed, as a bridge keeps it: what follows a missing block
+is withdrawn, and announced again when the block returns. The oracle never sees what was announced; it looks at what
+the workers hold.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def names(workers: int) -> list[str]:
 def events(workers: list[str], entries: int, rng: random.Random, *, tiered: bool = True) -> Iterator[Event]:
     """What makes an index of so many entries, one event of each worker by turns.
 
-    Of an event's number depends who shares it; blocks have random hashes, as real ones look. ``tiered``: some lie in the
-    second tier.
+    Of an event's number depends who shares it; blocks have random hashes, as real ones look. ``tiered``: some lie in
+    the second tier.
     """
     rounds = max(entries // (len(workers) * EVENT_BLOCKS), 1)
     shared = max(round(rounds * SHARED_EVENTS), 1)

@@ -17,18 +17,22 @@ from picker.sim.engine.dialects import short_hash
 from picker.sim.engine.scheduler import Pace, Scheduler, Step
 from picker.sim.engine.scheduler import Sequence as Work
 
+_PACE = Pace(
+    max_sequences=256, max_batched_tokens=4096, prefill_seconds_per_token=0.0001, decode_seconds=0.025
+)
+
 _START = bytes(32)
 """All engines hash alike, as those with one hash seed do; and every run does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What the engines are."""
+    """What the engines are: by default like nodes of eight accelerators under a large model with small KV blocks."""
 
     engines: int = 8
     blocks: int = 4000
     """KV blocks of 512 tokens in each."""
-    pace: Pace = Pace(256, 4096, prefill_seconds_per_token=0.0001, decode_seconds=0.025)
+    pace: Pace = _PACE
 
 
 class Engine:

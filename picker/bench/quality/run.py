@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from picker.bench.budget import Budget, Result
@@ -24,6 +28,7 @@ from picker.bench.quality.policies import (
 from picker.bench.quality.trace import BLOCK_TOKENS, Request, TraceError, read
 from picker.bench.quality.world import World
 from picker.bench.timing import percentile
+from picker.events.bridge.changes import Change
 from picker.sim.engine.scheduler import Sequence as Work
 
 BASELINES = ("round_robin", "random", "least_load", "omniscient")
@@ -32,45 +37,73 @@ MODES = ("eventual", "isolated")
 KEPT_SHARE = 0.99
 """Four replicas reuse at least this share of the prefix tokens that one does."""
 
-KEPT_REPLICAS = 4
+COMPARED = (("eventual", 1), ("eventual", 4))
+"""What that budget compares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """Everything that decides a run beside the trace."""
 
-    hardware: Hardware = Hardware()
+    hardware: Hardware = field(default_factory=Hardware)
     staleness: float = 0.001
     """Seconds until a booking is seen by the other replicas."""
     event_delay: float = 0.005
     """Seconds until a change of an engine's cache is seen by the replicas."""
     replicas: Sequence[int] = (1, 2, 4, 8)
     seed: int = 1
+    seeds: int = 5
+    """So many seeds, from that one on, for what the budget compares."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What one policy made of the trace."""
+class Play:
+    """What one policy made of the trace, once."""
 
-    policy: str
-    replicas: int
-    prompt_tokens: int
     reused_tokens: int
     first_token_ms: Sequence[float]
     busiest_over_mean: float
     """Computed prompt tokens of the busiest engine over the mean."""
 
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one policy made of the trace, over its seeds."""
+
+    policy: str
+    replicas: int
+    prompt_tokens: int
+    plays: Sequence[Play]
+
+    @property
+    def reused_tokens(self) -> float:
+        """Prompt tokens found in the engines' caches, mean over the seeds."""
+        return mean(play.reused_tokens for play in self.plays)
+
+    @property
+    def error(self) -> float:
+        """Standard error of that mean; 0 where there is one seed."""
+        if len(self.plays) < 2:
+            return 0.0
+        return stdev(play.reused_tokens for play in self.plays) / math.sqrt(len(self.plays))
+
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
+        first = [each for play in self.plays for each in play.first_token_ms]
         return {
             "policy": self.policy,
             "replicas": self.replicas,
             "reused_pct": round(100 * self.reused_tokens / self.prompt_tokens, 3),
-            "ttft_p50_ms": round(percentile(self.first_token_ms, 0.5), 1),
-            "ttft_p90_ms": round(percentile(self.first_token_ms, 0.9), 1),
-            "reused_tokens": self.reused_tokens,
-            "busiest_over_mean": round(self.busiest_over_mean, 3),
+            "reused_error_pct": round(100 * self.error / self.prompt_tokens, 3),
+            "ttft_p50_ms": round(percentile(first, 0.5), 1),
+            "ttft_p90_ms": round(percentile(first, 0.9), 1),
+            "busiest_over_mean": round(mean(play.busiest_over_mean for play in self.plays), 3),
+            "seeds": len(self.plays),
         }
+
+
+Kind = tuple[str, int]
+"""A policy and its number of replicas."""
 
 
 def run(
@@ -79,9 +112,13 @@ def run(
     *,
     requests: int | None = None,
     speed: float = 1.0,
+    jobs: int = 1,
     say: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Every policy over the trace; deterministic from the trace and the setup.
+    """Every policy over the trace, ``jobs`` at a time; the same numbers from the same trace and setup.
+
+    What the budget compares is played with several seeds, everything else with the first one: a tie that falls
+    otherwise early on changes all that follows.
 
     Raises:
         TraceError: the trace cannot be read, or a request of it fits no engine.
@@ -89,25 +126,54 @@ def run(
     say(f"reading {trace.name}")
     asked = read(trace, requests=requests, speed=speed)
     _check_fit(asked, setup.hardware)
-    rows = []
-    for mode in MODES:
-        for replicas in setup.replicas:
-            if mode == "isolated" and replicas == 1:
-                continue  # alone there is nobody to share with
-            say(f"{replicas} replica{'s' if replicas > 1 else ''}, {mode}")
-            rows.append(play(asked, setup, mode, replicas))
-    for policy in BASELINES:
-        say(policy.replace("_", " "))
-        rows.append(play(asked, setup, policy, 1))
+    kinds = [(mode, n) for mode in MODES for n in setup.replicas if mode == "eventual" or n > 1]
+    kinds += [(policy, 1) for policy in BASELINES]
+    plans = [
+        (kind, setup.seed + number)
+        for kind in kinds
+        for number in range(setup.seeds if kind in COMPARED else 1)
+    ]
+    plays: dict[Kind, list[Play]] = {}
+    for (kind, seed), play_ in zip(plans, _played(asked, setup, plans, jobs), strict=True):
+        plays.setdefault(kind, []).append(play_)
+        say(f"{kind[0].replace('_', ' ')}, replicas: {kind[1]}, seed {seed}: done")
+    tokens = sum(request.input_length for request in asked)
+    rows = [Row(_shown(kind[0]), kind[1], tokens, plays[kind]) for kind in kinds]
     return Result(
         "quality",
-        {"trace": trace.name, "rows": [row.as_json() for row in rows]},
+        {"trace": trace.name, "rows": [row.as_json() for row in rows], **_kept(rows)},
         _conditions(asked, setup, speed),
         _budgets(rows),
     )
 
 
-def play(asked: Sequence[Request], setup: Setup, policy: str, replicas: int) -> Row:
+def _played(
+    asked: Sequence[Request], setup: Setup, plans: Sequence[tuple[Kind, int]], jobs: int
+) -> Iterator[Play]:
+    """The plays in the order of the plans."""
+    if jobs <= 1:
+        yield from (play(asked, replace(setup, seed=seed), *kind) for kind, seed in plans)
+        return
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_take, initargs=(asked, setup)
+    ) as pool:
+        yield from pool.map(_play_here, plans)
+
+
+_taken: list[tuple[Sequence[Request], Setup]] = []
+"""In a child process: what it was given at its start."""
+
+
+def _take(asked: Sequence[Request], setup: Setup) -> None:
+    _taken.append((asked, setup))
+
+
+def _play_here(plan: tuple[Kind, int]) -> Play:
+    (asked, setup), (kind, seed) = _taken[0], plan
+    return play(asked, replace(setup, seed=seed), *kind)
+
+
+def play(asked: Sequence[Request], setup: Setup, policy: str, replicas: int) -> Play:
     """One policy over the trace, from empty caches to the last answer."""
     world, rng, first = World(), random.Random(setup.seed), []
     left = len(asked)
@@ -118,12 +184,15 @@ def play(asked: Sequence[Request], setup: Setup, policy: str, replicas: int) -> 
         first.append(1e3 * (work.first_token - work.arrived))
         decider.ended(work.booking)
 
+    def told(worker: str, changes: list[Change]) -> None:
+        decider.announced(worker, changes)
+
     fleet = {
         name: Engine(
             name,
             world,
             setup.hardware,
-            told=lambda worker, changes: decider.announced(worker, changes),
+            told=told,
             ended=ended,
         )
         for name in (f"10.0.0.{number + 1}:8000" for number in range(setup.hardware.engines))
@@ -132,7 +201,7 @@ def play(asked: Sequence[Request], setup: Setup, policy: str, replicas: int) -> 
     for request in asked:
         world.later(request.at, partial(_arrive, request, decider, fleet))
     world.run(lambda: left > 0)
-    return _row(policy, replicas, fleet, first)
+    return _outcome(fleet, first)
 
 
 def _arrive(request: Request, decider: Policy, fleet: Fleet) -> None:
@@ -154,26 +223,38 @@ def _decider(
     return made[policy]()
 
 
-def _row(policy: str, replicas: int, fleet: Fleet, first: Sequence[float]) -> Row:
+def _outcome(fleet: Fleet, first: Sequence[float]) -> Play:
     counts = [engine.scheduler.counts for engine in fleet.values()]
     computed = [each.prompt_tokens - each.cached_tokens for each in counts]
-    return Row(
-        policy=policy if policy not in MODES else f"picker_{policy}",
-        replicas=replicas,
-        prompt_tokens=sum(each.prompt_tokens for each in counts),
-        reused_tokens=sum(each.cached_tokens for each in counts),
-        first_token_ms=first,
-        busiest_over_mean=max(computed) * len(computed) / max(sum(computed), 1),
+    return Play(
+        sum(each.cached_tokens for each in counts),
+        first,
+        max(computed) * len(computed) / max(sum(computed), 1),
     )
 
 
+def _shown(policy: str) -> str:
+    return f"picker_{policy}" if policy in MODES else policy
+
+
+def _kept(rows: Sequence[Row]) -> dict[str, Any]:
+    """How much of what one replica reuses several reuse, with the error of that share."""
+    found = {(row.policy, row.replicas): row for row in rows}
+    pair = [found.get((_shown(mode), replicas)) for mode, replicas in COMPARED]
+    one, several = pair
+    if one is None or several is None or not one.reused_tokens:
+        return {}
+    share = several.reused_tokens / one.reused_tokens
+    error = share * math.hypot(one.error / one.reused_tokens, several.error / max(several.reused_tokens, 1))
+    return {"kept": {"replicas": several.replicas, "share": round(share, 4), "error": round(error, 4)}}
+
+
 def _budgets(rows: Sequence[Row]) -> list[Budget]:
-    reused = {row.replicas: row.reused_tokens for row in rows if row.policy == "picker_eventual"}
-    if not {1, KEPT_REPLICAS} <= reused.keys():
+    kept = _kept(rows).get("kept")
+    if kept is None:
         return []
-    share = reused[KEPT_REPLICAS] / reused[1] if reused[1] else 1.0
-    name = f"prefix tokens that {KEPT_REPLICAS} replicas reuse, of what one does"
-    return [Budget(name, round(share, 4), KEPT_SHARE, at_least=True)]
+    name = f"prefix tokens that {kept['replicas']} replicas reuse, of what one does"
+    return [Budget(name, kept["share"], KEPT_SHARE, at_least=True)]
 
 
 def _check_fit(asked: Sequence[Request], hardware: Hardware) -> None:

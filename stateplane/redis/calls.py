@@ -1,0 +1,60 @@
+"""One command, one reply: what is done with a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+
+Argument = str | bytes | int | float
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to this plane's calls."""
+
+    calls: int = 0
+    batches: int = 0
+    connects: int = 0
+    timeouts: int = 0
+    disconnects: int = 0
+    refused: int = 0
+    corrupt: int = 0
+    epochs: int = 0
+    scripts_loaded: int = 0
+    gaps: int = 0
+    snapshots: int = 0
+    snapshot_retries: int = 0
+    reaped: int = 0
+    lapsed: int = 0
+    rebased: int = 0
+    unguarded: int = 0  # 1 while the server has replicas and accepts writes that none of them has
+    schema: int = 0  # of the records that are written
+
+
+async def ask(connection: AbstractConnection, *command: Argument) -> Any:
+    """One command, one reply as it came."""
+    await connection.send_packed_command(connection.pack_commands([command]), check_health=False)
+    return await connection.read_response(disable_decoding=True)
+
+
+async def ask_all(connection: AbstractConnection, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+    """Several in one write; raises the first error after all were read."""
+    await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    replies: list[Any] = []
+    fault: Exception | None = None
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response(disable_decoding=True))
+        except Exception as error:
+            if not connection.is_connected:
+                raise
+            fault = fault or error
+    if fault is not None:
+        raise fault
+    return replies
+
+
+__all__ = ["Argument", "Counts", "ask", "ask_all"]
