@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from picker.bench.pages import pages
 from picker.settings_table import markdown
 
 DOCS = Path(__file__).resolve().parent
@@ -19,7 +20,10 @@ in this list stops the start, with the nearest known name. This page is made fro
 
 def documents() -> dict[Path, str]:
     """Each generated document and what it should hold."""
-    return {DOCS / "settings.md": HEADER + markdown()}
+    measured = pages(DOCS.parent / "benchmarks" / "results")
+    return {DOCS / "settings.md": HEADER + markdown()} | {
+        DOCS / name: text for name, text in measured.items()
+    }
 
 
 def main() -> int:

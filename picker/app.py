@@ -68,8 +68,11 @@ class Replica:
         self.scraper = Scraper(self.registry, settings.workers, clock=clock)
         self.pool = WorkerPool(self.registry, settings.workers, block_size=settings.price.block_size)
         self.tokens = open_tokens(settings)
-        self.desk = open_desk(settings, self.owner, clock=clock)
-        self.underway = Underway(self.desk, known=self._knows_address, clock=clock)
+        self.desk, self.plane = open_desk(settings, self.owner, clock=clock)
+        self.underway = Underway(
+            self.desk, known=self._knows_address, clock=clock, reports=self._reports,
+            blind_seconds=settings.plane.drain_blind_seconds,
+        )  # fmt: skip
         self.subscriber = Subscriber(
             settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self.underway.stored
         )
@@ -131,6 +134,9 @@ class Replica:
 
     def _knows_address(self, address: str) -> bool:
         return address in self.registry.names
+
+    def _reports(self, worker: str) -> bool:
+        return self.registry.report(worker, self._clock()) is not None
 
     def _joined(self, worker: str) -> None:
         log.info("worker joined", worker=worker)
@@ -257,7 +263,7 @@ class Replica:
     async def _close(self) -> None:
         """Every step has an end; what cannot be done in time is left to the leases."""
         for name, step in (
-            ("plane", self.desk.leave()),
+            ("plane", self._leave()),
             ("serving", self.server.stop()),
             ("admin", self.admin.stop()),
         ):
@@ -269,6 +275,13 @@ class Replica:
         self.tokens.close()
         self.metrics.close()
         log.info("ended", replica=str(self.owner))
+
+    async def _leave(self) -> None:
+        """Hand the bookings over, then close the connections that this needed."""
+        try:
+            await self.desk.leave()
+        finally:
+            await self.plane.close()
 
 
 async def run(settings: Settings) -> int:

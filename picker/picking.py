@@ -1,25 +1,23 @@
 """One request's way, from what the gateway showed to the answer.
 
-Reads the body, matches its prefix, prices the workers on the shared view, books, answers. Between reading the view and
-recording the pick nothing waits. What happens to the request afterwards is `picker.underway`'s.
+Reads the body, lets `picker.deciding` choose and book, answers. What happens to the request afterwards is
+`picker.underway`'s.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from picker.admin.journal import Journal
 from picker.admin.metrics import Metrics
 from picker.core.blocks import sequence_hashes
-from picker.core.choose import AllFull, Candidate, Choice, Demand, NoWorker, Reason, choose
-from picker.core.cost import Weights, uncached_tokens
+from picker.core.choose import AllFull, Demand, NoWorker
 from picker.core.index import PrefixIndex
-from picker.core.load import Load
-from picker.core.match import NO_OVERLAP, Match, Overlap
 from picker.core.worker import worker_address, worker_rank
+from picker.deciding import Bookings, Deciding, Placed, Pool, Wish
+from picker.decision import Decision
 from picker.requests.ask import Ask, BadRequest, TokenIds, Untold
 from picker.requests.keys import request_key
 from picker.requests.reading import path_of, read
@@ -27,41 +25,10 @@ from picker.requests.tokens import Tokens
 from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Responded
 from picker.settings import Settings
 from picker.underway import Run, Underway
-from stateplane.booking import Amount, Booking
-from stateplane.view import View
 
 RANK_HEADER = "x-data-parallel-host-rank"
 BYTES_PER_TOKEN = 4
 """Rough size of a token, for the load of a prompt that was not tokenised."""
-
-SHOWN_REASONS = 16
-"""So many workers' prices are kept per decision, the cheapest first."""
-
-
-class Bookings(Protocol):
-    """What a pick asks of the replica's hand in the plane."""
-
-    view: View
-
-    def new_id(self) -> str:
-        """A fresh booking id."""
-        ...
-
-    def book(self, booking_id: str, *, key: str, worker: str, amount: Amount, now: float) -> Booking:
-        """Record the booking at once and tell the plane."""
-        ...
-
-
-class Pool(Protocol):
-    """The workers that may be picked."""
-
-    def routable(self, now: float) -> Sequence[str]:
-        """Workers that are in the pool and not asleep, in a steady order."""
-        ...
-
-    def unbooked(self, worker: str, now: float) -> Load:
-        """What the worker reports beyond what was booked, fixed until its next report."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +66,11 @@ class Picking:
         wall: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        self._settings = settings
-        self._pool, self._index, self._bookings, self._tokens = pool, index, bookings, tokens
+        self._settings, self._tokens = settings, tokens
         self._underway, self._journal, self._metrics = underway, journal, metrics
-        self._clock, self._wall, self._rng = clock, wall, rng
-        price = settings.price
-        self._weights = Weights(
-            overlap_credit=price.overlap_credit,
-            prefill_scale=price.prefill_scale,
-            request_weight=price.request_weight,
-            host_tier=price.host_tier_weight,
-            disk_tier=price.disk_tier_weight,
-            temperature=price.temperature,
-        )
+        self._clock, self._wall = clock, wall
+        self._deciding = Deciding(settings, pool=pool, index=index, bookings=bookings, clock=clock, rng=rng)
+        self.counts = self._deciding.counts
 
     # the gateway's side
 
@@ -158,7 +117,24 @@ class Picking:
             unknown_path=self._settings.serving.unknown_path,
         )
         prompt = await self._prompt(ask)
-        return self._place(request, ask, prompt, began)
+        placed = await self._deciding.place(self._wish(request, prompt))
+        if isinstance(placed, NoWorker):
+            return _no_worker(request.subset)
+        if isinstance(placed, AllFull):
+            return _all_full(placed.weighed)
+        return self._picked(request, ask, prompt, placed, began)
+
+    def _wish(self, request: HttpRequest, prompt: Prompt) -> Wish:
+        settings = self._settings
+        key = request_key(
+            settings.pool.pool, request.headers, settings.requests.request_key_headers, request.body
+        )
+        return Wish(
+            Demand(prompt.tokens, prompt.blocks, settings.price.block_size),
+            prompt.hashes,
+            None if request.subset is None else frozenset(request.subset),
+            key,
+        )
 
     async def _prompt(self, ask: Ask) -> Prompt:
         size = self._settings.price.block_size
@@ -168,129 +144,27 @@ class Picking:
             return Prompt(ask.estimated_tokens, -(-ask.estimated_tokens // size), (), untold=str(reason))
         return _hashed(ask, told, size)
 
-    def _place(self, request: HttpRequest, ask: Ask, prompt: Prompt, began: float) -> Picked | Refused:
-        """Choose and book, without waiting."""
-        now = self._clock()
-        names = self._pool.routable(now)
-        if request.subset is not None:
-            subset = frozenset(request.subset)
-            names = [name for name in names if _allowed(name, subset)]
-        matches = [self._index.match(hashes) for hashes in prompt.hashes]
-        demand = Demand(prompt.tokens, prompt.blocks, self._settings.price.block_size)
-        candidates = [self._candidate(name, matches, now) for name in names]
-        choice = choose(candidates, demand, self._weights, self._rng, self._settings.price.fallbacks)
-        if isinstance(choice, NoWorker):
-            return _no_worker(request.subset)
-        if isinstance(choice, AllFull):
-            return _all_full(len(names))
-        return self._booked(request, ask, prompt, choice, began)
-
-    def _candidate(self, name: str, matches: Sequence[Match], now: float) -> Candidate:
-        booked = self._bookings.view.load(name)
-        return Candidate(
-            name,
-            Load(booked.prefill_tokens, booked.blocks, booked.requests),
-            self._pool.unbooked(name, now),
-            _overlap(matches, name),
-            self._settings.price.max_worker_requests,
-        )
-
-    def _booked(self, request: HttpRequest, ask: Ask, prompt: Prompt, choice: Choice, began: float) -> Picked:
-        worker, settings, now = choice.worker, self._settings, self._clock()
-        demand = Demand(prompt.tokens, prompt.blocks, settings.price.block_size)
-        uncached = round(uncached_tokens(demand, choice.chosen.overlap, self._weights))
-        key = request_key(
-            settings.pool.pool, request.headers, settings.requests.request_key_headers, request.body
-        )
-        booking_id = self._bookings.new_id()
-        earlier = tuple(self._bookings.view.by_key(key)) if key else ()
-        alone = choice.chosen.booked.prefill_tokens == 0
-        self._bookings.book(
-            booking_id, key=key, worker=worker, amount=Amount(uncached, prompt.blocks), now=now
-        )
-        self._underway.begin(
-            Run(
-                booking_id,
-                worker,
-                prompt.tokens,
-                uncached,
-                prompt.blocks,
-                now,
-                prompt.last_block,
-                alone=alone,
-            )
-        )
+    def _picked(self, request: HttpRequest, ask: Ask, prompt: Prompt, placed: Placed, began: float) -> Picked:
+        """Follow the request from here on, and answer."""
+        worker, chosen, settings = placed.choice.worker, placed.choice.chosen, self._settings
+        alone = chosen.booked.prefill_tokens == 0
+        run = Run(
+            placed.booking_id, worker, prompt.tokens, placed.uncached, prompt.blocks, self._clock(),
+            prompt.last_block, alone=alone,
+        )  # fmt: skip
+        self._underway.begin(run)
         seconds = self._clock() - began
-        self._metrics.picked("hit" if choice.chosen.overlap.total else "miss", seconds)
+        self._metrics.picked("hit" if chosen.overlap.total else "miss", seconds)
         if prompt.untold:
             self._metrics.untold(prompt.untold)
         request_id = request.headers.get("x-request-id", "")
         decision = Decision(
-            booking_id, request_id, settings.pool.replica_name, self._wall(), seconds, ask.model, str(ask.api),
-            prompt.tokens, prompt.blocks, prompt.untold, choice, earlier,
+            placed.booking_id, request_id, settings.pool.replica_name, self._wall(), seconds, ask.model,
+            str(ask.api), prompt.tokens, prompt.blocks, prompt.untold, placed.choice, placed.way, placed.earlier,
         )  # fmt: skip
-        self._journal.note(booking_id, request_id, decision)
-        addresses = dict.fromkeys(worker_address(name) for name in (worker, *choice.fallbacks))
-        return Picked(",".join(addresses), booking_id, _rank_headers(worker))
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One pick, for `/why`; put into words only when somebody asks. Holds nothing of the body."""
-
-    booking_id: str
-    request_id: str
-    replica: str
-    at: float
-    seconds: float
-    model: str
-    api: str
-    tokens: int
-    blocks: int
-    untold: str
-    choice: Choice
-    earlier: tuple[Booking, ...]
-
-    @property
-    def weight(self) -> int:
-        """How many workers were weighed."""
-        return self.choice.weighed
-
-    def shown(self) -> Mapping[str, Any]:
-        """As JSON values."""
-        reasons = self.choice.reasons
-        prompt = {"tokens": self.tokens, "blocks": self.blocks, "tokens_known": not self.untold}
-        return {
-            "booking": self.booking_id,
-            "request_id": self.request_id,
-            "at": self.at,
-            "replica": self.replica,
-            "model": self.model,
-            "api": self.api,
-            "worker": self.choice.worker,
-            "fallbacks": list(self.choice.fallbacks),
-            "prompt": prompt | ({"tokens_unknown_because": self.untold} if self.untold else {}),
-            "decision_ms": round(self.seconds * 1000, 3),
-            "earlier_attempts": [
-                {"booking": old.id, "worker": old.worker, "state": str(old.state), "owner": str(old.owner)}
-                for old in self.earlier
-            ],
-            "candidates": [_reason(reason) for reason in reasons[:SHOWN_REASONS]],
-            "candidates_left_off": max(len(reasons) - SHOWN_REASONS, 0),
-        }
-
-
-def _reason(reason: Reason) -> Mapping[str, Any]:
-    return {
-        "worker": reason.worker,
-        "price": reason.price,
-        "left_out": reason.left_out,
-        "parts": {"prefill": reason.prefill, "blocks": reason.decode, "requests": reason.requests},
-        "cached_tokens": reason.cached_tokens,
-        "overlap_blocks": reason.overlap._asdict(),
-        "booked": reason.booked._asdict(),
-        "unbooked": reason.unbooked._asdict(),
-    }
+        self._journal.note(placed.booking_id, request_id, decision)
+        addresses = dict.fromkeys(worker_address(name) for name in (worker, *placed.choice.fallbacks))
+        return Picked(",".join(addresses), placed.booking_id, _rank_headers(worker))
 
 
 def _hashed(ask: Ask, told: TokenIds, size: int) -> Prompt:
@@ -300,21 +174,6 @@ def _hashed(ask: Ask, told: TokenIds, size: int) -> Prompt:
         tokens = max(tokens, ask.estimated_tokens)
     blocks = max(sum(-(-len(ids) // size) for ids in told.prompts), -(-tokens // size))
     return Prompt(tokens, blocks, hashes)
-
-
-def _overlap(matches: Sequence[Match], name: str) -> Overlap:
-    """What the worker holds of all prompts of the request together."""
-    if len(matches) == 1:
-        return matches[0].overlap(name)
-    if not matches:
-        return NO_OVERLAP
-    parts = [match.overlap(name) for match in matches]
-    return Overlap(sum(p.device for p in parts), sum(p.host for p in parts), sum(p.disk for p in parts))
-
-
-def _allowed(name: str, subset: frozenset[str]) -> bool:
-    address = worker_address(name)
-    return address in subset or address.rpartition(":")[0].strip("[]") in subset
 
 
 def _rank_headers(worker: str) -> tuple[tuple[str, str], ...]:

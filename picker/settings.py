@@ -155,9 +155,10 @@ class RequestSettings(Part):
 
     tokenizers: str = ""
     """
-    Where each model's tokenizer lies: `MODEL=DIR` pairs separated by commas. DIR holds `tokenizer.json` and
-    `tokenizer_config.json` or `chat_template.jinja`. `*=DIR` serves every other model. Without one a model is
-    routed by load alone.
+    Where each model's token ids come from: `MODEL=DIR` pairs separated by commas. DIR holds `tokenizer.json`, or
+    `*.tiktoken` with a `tiktoken.json` (`pattern`, `special_tokens`, `normalization`), and the chat template in
+    `chat_template.jinja` or `tokenizer_config.json`. `MODEL=http://host:port` asks that engine's own `/tokenize`
+    within the budget. `*=` serves every other model. Without one a model is routed by load alone.
     """
     tokenize_budget_seconds: Seconds = Field(default=0.1, gt=0, le=10)
     """
@@ -165,7 +166,10 @@ class RequestSettings(Part):
     start at 0.2.
     """
     tokenize_threads: int = Field(default=2, ge=1, le=64)
-    """Threads that tokenise, beside the event loop."""
+    """
+    Threads that tokenise, beside the event loop. Long prompts leave one of several free, so two or more keep short
+    prompts quick.
+    """
     tokenize_queue: int = Field(default=256, ge=1)
     """Most prompts waiting for a tokenising thread; past it a request is routed by load alone."""
     loras: Words = ()
@@ -248,7 +252,15 @@ class EventSettings(Part):
     nats_url: SecretStr = Field(default=SecretStr(""), validation_alias=_also("NATS_URL", "NATS_SERVER"))
     """`nats://host:port` of the server that carries KV events. Empty: no events, prefixes are not known."""
     nats_credentials_file: Path | None = None
-    """NATS credentials file."""
+    """NATS credentials file (`.creds`), read at each connection."""
+    nats_nkey_file: Path | None = None
+    """File with an NKEY seed, read at each connection. Use this or a credentials file, not both."""
+    nats_ca_file: Path | None = None
+    """CA certificates (PEM) that the NATS server's certificate is checked against. Empty: the system's."""
+    nats_cert_file: Path | None = None
+    """Client certificate (PEM) for a NATS server that asks for one."""
+    nats_key_file: Path | None = None
+    """Its private key (PEM)."""
     events_queue: int = Field(default=65_536, ge=64)
     """
     Most event messages waiting to be applied; past it the oldest are dropped, counted, and the workers
@@ -258,6 +270,30 @@ class EventSettings(Part):
     """How many workers are recovered at one time."""
     recovery_timeout_seconds: Seconds = Field(default=2.0, gt=0)
     """How long one answer of a bridge may take."""
+    events_silent_seconds: Seconds = Field(default=60.0, gt=0)
+    """
+    A worker that was sent requests for so long without one event is called silent: in the log, in the status, counted.
+    """
+    predicted_seconds: Seconds = Field(default=5.0, ge=0)
+    """
+    For how long the worker just picked is believed to hold the prompt before its own events say so. 0: never.
+    """
+    approximate: bool = False
+    """
+    Learn prefixes from picks for workers that no KV events tell of; replicas share what they learn over NATS.
+    """
+    approximate_ttl_seconds: Seconds = Field(default=120.0, gt=0)
+    """How long a learned prefix is believed after its last use."""
+    approximate_blocks: int = Field(default=65_536, ge=64)
+    """
+    Most learned blocks per worker, about as many as all its tiers together hold; past it those used longest ago go.
+    """
+    dynamo_subject: str = ""
+    """
+    `namespace.NAME.component.NAME` of Dynamo workers that publish their KV events on this NATS server. Empty: none.
+    """
+    dynamo_workers: Words = ()
+    """Which of their instance ids is which worker: `ID=host:port`, separated by commas."""
 
 
 class BridgeSettings(Part):
@@ -277,6 +313,17 @@ class BridgeSettings(Part):
     """The engine's data-parallel rank, where its events do not name one."""
     bridge_admin_port: int = Field(default=0, ge=0, le=65535)
     """Port of the bridge's metrics and health. 0: none."""
+    bridge_metrics: str = ""
+    """
+    URL of the engine's `/metrics`, polled to see an engine put to sleep (`vllm:engine_sleep_state`). Empty: not polled.
+    """
+    bridge_metrics_seconds: Seconds = Field(default=2.0, ge=0.1, le=600)
+    """Between two polls of that page."""
+    bridge_repeats: bool = False
+    """
+    The engine announces blocks again that it holds already (vLLM's `kv_cache_report_mode` full). Copies are then not
+    counted: a block goes with its first removal.
+    """
     bridge_buffer: int = Field(default=4096, ge=16)
     """How many published events are kept for replicas that missed some; beyond them a snapshot is sent."""
     bridge_snapshot_bytes: int = Field(default=524_288, ge=4096)
@@ -289,9 +336,19 @@ class PlaneSettings(Part):
     title = "State plane"
 
     plane_url: SecretStr = SecretStr("memory://")
-    """Where bookings are shared: `redis://`, `rediss://` or `memory://` (one replica)."""
+    """
+    Where bookings are shared: `redis://[user@]host:port[/database]`, `rediss://` (TLS),
+    `redis+sentinel://host:port,host:port/primary-name`, `nats://host:port`, `tls://host:port` (NATS over TLS) or
+    `memory://` (one replica).
+    """
     plane_password_file: Path | None = None
     """File that holds the plane's password, read at each connection."""
+    plane_ca_file: Path | None = None
+    """PEM file of the authorities that may sign the plane's certificate. Unset: the system's."""
+    plane_certificate_file: Path | None = None
+    """PEM file of the certificate chain that this replica shows the plane, where the plane asks for one."""
+    plane_key_file: Path | None = None
+    """PEM file of the private key of `PICKER_PLANE_CERTIFICATE_FILE`."""
     sync: Literal["", "isolated", "eventual", "atomic"] = ""
     """
     How replicas share load: `isolated` sees own bookings only, `eventual` chooses on the shared view and books after,
@@ -326,6 +383,12 @@ class PlaneSettings(Part):
     """Deadline of one call to the plane, beside the pick path."""
     atomic_budget_seconds: Seconds = Field(default=0.02, gt=0, le=1)
     """Deadline of the atomic call; past it the pick is made on the view and counted as degraded."""
+    atomic_candidates: int = Field(default=8, ge=1, le=64)
+    """
+    How many of the cheapest workers the plane chooses among in mode `atomic`. More: dearer calls, better balance.
+    """
+    atomic_parallel: int = Field(default=64, ge=1, le=4096)
+    """Most atomic calls in flight; past it the pick is made on the view and counted as degraded."""
     plane_outbox: int = Field(default=10_000, ge=16)
     """
     Most bookings whose newest state waits for a plane that is away; past it the oldest are dropped and

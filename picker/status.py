@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 from discovery.source import PeerSource, WorkerSource
 from picker.core.index import PrefixIndex
+from picker.core.load import ATOMIC_PAYS
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
+from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Readiness
 from picker.reconciling import Reconciling
@@ -31,6 +33,7 @@ class Parts(Protocol):
     desk: Desk
     index: PrefixIndex
     membership: Membership
+    picking: Picking
     peers: PeerSource
     pool: WorkerPool
     readiness: Readiness
@@ -121,6 +124,8 @@ class Status:
         return {
             "plane_state": PLANE_STATES[str(plane.state)],
             "plane_lag_seconds": plane.lag,
+            "plane_staleness_seconds": plane.staleness,
+            "plane_rate_staleness": plane.rate * plane.staleness,
             "plane_outbox": plane.outbox,
             "events_connected": float(link.connected),
             "events_unrecovered_workers": len(it.subscriber.unrecovered()),
@@ -162,6 +167,7 @@ class Status:
         it = self._parts
         return {
             "serving": lambda: it.server.counts,
+            "picks": lambda: it.picking.counts,
             "requests": lambda: it.tokens.counts,
             "events": lambda: it.subscriber.counts,
             "scrapes": lambda: it.scraper.counts,
@@ -178,6 +184,8 @@ class Status:
 def _plane(status: DeskStatus) -> Mapping[str, Any]:
     """Without the members: they have a place of their own."""
     shown = {field.name: getattr(status, field.name) for field in fields(status) if field.name != "members"}
+    shown["rate_staleness"] = status.rate * status.staleness
+    shown["atomic_pays_above"] = ATOMIC_PAYS
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
 
 

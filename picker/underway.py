@@ -53,8 +53,8 @@ class Desk(Protocol):
         """End a booking of ours."""
         ...
 
-    def lose(self, booking_id: str, cause: Cause) -> None:
-        """Let a booking of ours drain."""
+    def lose(self, booking_id: str, cause: Cause, *, seconds: float | None = None) -> None:
+        """Let a booking of ours drain, for ``seconds`` (default: the pool's rule) at most."""
         ...
 
     def alive(self, booking_ids: Iterable[str]) -> None:
@@ -115,10 +115,23 @@ class Counts:
 class Underway:
     """The requests under way. Every call is cheap; `tick` is called a few times a second."""
 
-    def __init__(self, desk: Desk, *, known: Callable[[str], bool], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        known: Callable[[str], bool],
+        clock: Callable[[], float],
+        reports: Callable[[str], bool] = lambda _: True,
+        blind_seconds: float = 10.0,
+    ) -> None:
+        """``reports`` says whether a worker reports its load: where not, no evidence ever ends what drains there, so
+        that it counts for ``blind_seconds`` only.
+        """
         self.counts = Counts()
         self._desk = desk
         self._known = known
+        self._reports = reports
+        self._blind_seconds = blind_seconds
         self._clock = clock
         self._runs: dict[str, Run] = {}
         self._awaited: dict[tuple[str, int], list[str]] = {}
@@ -238,7 +251,11 @@ class Underway:
             self.counts.broken_streams += 1
             self._loose.pop(booking_id, None)
             run.released_at = self._clock()
-            self._desk.lose(booking_id, Cause.BROKEN)
+            self._lose(run, Cause.BROKEN)
+
+    def _lose(self, run: Run, cause: Cause) -> None:
+        seconds = None if self._reports(run.worker) else self._blind_seconds
+        self._desk.lose(run.booking_id, cause, seconds=seconds)
 
     def logged(self, entries: Sequence[LogEntry]) -> None:
         """Access log entries: ends are proof for any replica's booking, periodic ones proof of life."""
@@ -329,7 +346,7 @@ class Underway:
                 continue
             self.counts.silent += 1
             del self._loose[booking_id]
-            self._desk.lose(booking_id, Cause.SILENT)
+            self._lose(run, Cause.SILENT)
         if now - self._swept_at >= SWEEP_SECONDS:
             self._swept_at = now
             for booking_id in [one for one in self._over if not self._desk.owns(one)]:

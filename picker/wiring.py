@@ -8,10 +8,11 @@ from discovery.backends import open_peers, open_workers
 from discovery.source import DiscoveryError, PeerSource, WorkerSource
 from picker.requests.tokens import Tokens
 from picker.settings import Settings, SettingsError
-from stateplane.backends import open_plane
+from stateplane.backends import open_plane, scheme_of
 from stateplane.booking import Owner, Rules
 from stateplane.desk import Desk
 from stateplane.errors import StatePlaneError
+from stateplane.plane import StatePlane
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -38,12 +39,23 @@ def _refuse_impossible_modes(settings: Settings) -> None:
                 )
             ]
         )
-    if settings.sync == "atomic":
-        raise SettingsError(["PICKER_SYNC: atomic is not part of this version; use eventual"])
 
 
-def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -> Desk:
-    """This replica's hand in the plane; nothing is connected yet.
+def _refuse_atomic_without(plane: StatePlane, settings: Settings) -> None:
+    if settings.sync == "atomic" and "select" not in plane.capabilities:
+        scheme = scheme_of(settings.plane.plane_url.get_secret_value())
+        raise SettingsError(
+            [
+                (
+                    f"PICKER_SYNC: atomic needs a plane that chooses and books in one step, which {scheme}:// cannot; "
+                    "use redis:// or rediss:// in PICKER_PLANE_URL, or PICKER_SYNC=eventual"
+                )
+            ]
+        )
+
+
+def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -> tuple[Desk, StatePlane]:
+    """This replica's hand in the plane, and the plane, to be closed once the desk has left; nothing is connected yet.
 
     Raises:
         SettingsError: the URL or the mode cannot be served.
@@ -58,10 +70,14 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
             rules=rules_of(settings),
             timeout=plane.plane_timeout_seconds,
             password_file=plane.plane_password_file,
+            ca_file=plane.plane_ca_file,
+            certificate_file=plane.plane_certificate_file,
+            key_file=plane.plane_key_file,
         )
     except StatePlaneError as error:
         raise SettingsError([f"PICKER_PLANE_URL: {error}"]) from error
-    return Desk(
+    _refuse_atomic_without(backend, settings)
+    desk = Desk(
         backend,
         owner,
         rules=rules_of(settings),
@@ -69,7 +85,10 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
         clock=clock,
         capacity=plane.plane_outbox,
         timeout=plane.plane_timeout_seconds,
+        budget=plane.atomic_budget_seconds,
+        selects=plane.atomic_parallel,
     )
+    return desk, backend
 
 
 def open_tokens(settings: Settings) -> Tokens:

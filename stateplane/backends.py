@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from stateplane.booking import Owner, Rules
 from stateplane.errors import BackendUnknownError, PlaneRefusedError
@@ -19,6 +19,8 @@ BACKENDS: dict[str, tuple[str, str]] = {
     "memory": ("stateplane.memory", ""),
     "redis": ("stateplane.redis", "redis"),
     "rediss": ("stateplane.redis", "redis"),
+    "redis+sentinel": ("stateplane.redis", "redis"),
+    "rediss+sentinel": ("stateplane.redis", "redis"),
     "nats": ("stateplane.nats", "nats-py"),
     "tls": ("stateplane.nats", "nats-py"),
 }
@@ -45,11 +47,15 @@ def open_plane(
     rules: Rules,
     timeout: float = 0.25,
     password_file: Path | None = None,
+    ca_file: Path | None = None,
+    certificate_file: Path | None = None,
+    key_file: Path | None = None,
 ) -> StatePlane:
     """Make the plane that ``url`` names; nothing is connected before its ``start``.
 
-    ``timeout`` is the deadline of each call in seconds; ``password_file`` is read at each connection. Raises
-    BackendUnknownError for an unknown scheme or a missing package, PlaneRefusedError for a URL that cannot be read.
+    ``timeout`` is the deadline of each call in seconds; all files are read at each connection. Those for TLS may also
+    stand in the URL, as ``?ca=FILE&certificate=FILE&key=FILE``, where they win. Raises BackendUnknownError for an
+    unknown scheme or a missing package, PlaneRefusedError for a URL that cannot be read.
     """
     scheme = scheme_of(url)
     module, package = BACKENDS[scheme]
@@ -68,4 +74,15 @@ def open_plane(
             f"the plane's URL ({scheme}://...) cannot be read: its host or port is malformed; "
             "a password with reserved characters must be percent-encoded"
         ) from None
+    if module != "stateplane.memory":
+        url = _with_files(url, ca=ca_file, certificate=certificate_file, key=key_file)
     return opener(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)
+
+
+def _with_files(url: str, **files: Path | None) -> str:
+    """The URL with the options that it does not have yet."""
+    had = urlsplit(url).query
+    more = {name: str(file) for name, file in files.items() if file is not None and name not in parse_qs(had)}
+    if not more:
+        return url
+    return f"{url}{'&' if had else '' if url.endswith('?') else '?'}{urlencode(more)}"

@@ -38,6 +38,10 @@ class Claim:
     want: Want = Want.ACTIVE
     cause: Cause | None = None
     """Why we want it draining or ended."""
+    judged: int | None = None
+    """The term of another replica's booking in which evidence was found against it; None: it is our own."""
+    refuted: bool = False
+    """The evidence came too late: it stands in another term."""
     deadline: float | None = None
     """Of a draining one, by this replica's clock."""
     known: Booking | None = None
@@ -58,6 +62,8 @@ class Claim:
     """Whether it has to be booked again in this epoch."""
     fruitless: int = 0
     """Calls in a row that brought nothing."""
+    begun: float | None = None
+    """When it was made, by this replica's clock, until the plane's feed has brought it; None: not by us."""
     op: int = 0
     unsure: Call | None = field(default=None)
     """The last call, where its answer never came."""
@@ -185,7 +191,7 @@ class Claim:
         self.unsure = None
         self.fruitless = 0 if outcome.status in (Status.DONE, Status.SAME) else self.fruitless + 1
         if isinstance(call, Release):
-            self._released(outcome)
+            self._released(call, outcome)
         elif outcome.status is Status.GONE:
             self.gone(outcome.cause or Cause.DEADLINE, outcome.version)
         elif outcome.status is Status.UNKNOWN:
@@ -195,10 +201,13 @@ class Claim:
             if isinstance(call, Reclaim) and self.want is Want.ADOPTED:
                 self.over = Cause.SUPERSEDED  # it is not to be had: prolonged, or somebody else was first
 
-    def _released(self, outcome: Outcome) -> None:
+    def _released(self, call: Release, outcome: Outcome) -> None:
         if self.want is not Want.ENDED:
             return
         self._news(outcome.version)
+        if call.cause is not (self.cause or Cause.ENDED):
+            return  # a proof came meanwhile, and is told next
+        self.refuted = outcome.status is Status.STALE
         self.known, self.over = None, self.cause or Cause.ENDED
 
     def _unknown(self, call: Call, version: Version | None) -> None:
@@ -243,11 +252,22 @@ def _wanted(claim: Claim, now: float) -> Call | None:
     if claim.want is Want.ADOPTED:
         return Reclaim(claim.id)
     if claim.want is Want.ENDED:
-        cause = claim.cause or Cause.ENDED
-        return Release(claim.id, cause, None if cause in PROVEN else claim.booking.term)
+        return _ending(claim)
     if claim.known is None:
         return Reclaim(claim.id) if claim.faded else Book(_anew(claim, now))
     return _difference(claim, claim.known, now)
+
+
+def _ending(claim: Claim) -> Call:
+    """Proof ends it as it is; evidence only what drains, in the term that was judged."""
+    cause, known = claim.cause or Cause.ENDED, claim.known
+    if cause in PROVEN:
+        return Release(claim.id, cause, None)
+    if claim.judged is not None:
+        return Release(claim.id, cause, claim.judged)
+    if known is not None and known.owner == claim.owner and known.state is State.ACTIVE:
+        return Drain(claim.id, known.term, claim.op + 1, Cause.SILENT, None)
+    return Release(claim.id, cause, claim.booking.term)
 
 
 def _difference(claim: Claim, known: Booking, now: float) -> Call | None:

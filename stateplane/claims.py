@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stateplane.booking import NOTHING, Amount, Booking, Cause, Outcome, State, Status
+from stateplane.booking import NOTHING, PROVEN, Amount, Booking, Cause, Outcome, State, Status
 from stateplane.calls import Call, Move
 from stateplane.claim import Claim, Want, next_call
 from stateplane.table import FRUITLESS_MOST, Table
@@ -26,10 +26,24 @@ class Claims:
         known = self._table.view.by_key(key)
         attempt = 1 + max((booking.attempt for booking in known), default=0)
         booking = Booking(booking_id, key, worker, self._table.owner, amount, attempt)
-        claim = Claim(self._table.owner, booking)
+        claim = Claim(self._table.owner, booking, begun=now)
         self._table.counts.booked += 1
         self._table.touch(self._table.add(claim), now)
         return booking
+
+    def selected(self, booking: Booking, outcome: Outcome, *, began: float, now: float) -> None:
+        """The plane chose and booked it: it is known there, and counts here although the feed has yet to bring it."""
+        table = self._table
+        claim = Claim(table.owner, booking, asked=True, begun=began)
+        table.counts.booked += 1
+        self._count(outcome.status)
+        if outcome.version is not None and outcome.version.epoch == table.view.version.epoch:
+            claim.stands(booking, outcome.version)
+        else:  # it was booked in an epoch that is over: book it again
+            table.owed.add(claim.id)
+        table.add(claim)
+        table.overlay.lay(claim.face(now), now)
+        table.touch(claim, now)
 
     def adjust(self, booking_id: str, amount: Amount, now: float) -> None:
         """It occupies so much now."""
@@ -67,7 +81,8 @@ class Claims:
                 self._table.counts.repeated += 1
                 return
             claim = self._foreign(booking_id)
-        elif claim.want is Want.ENDED:
+            claim.judged = claim.booking.term
+        elif claim.want is Want.ENDED and (cause not in PROVEN or claim.cause in PROVEN):
             self._table.counts.repeated += 1
             return
         self._table.counts.ended += 1

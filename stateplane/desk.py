@@ -7,19 +7,21 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import structlog
 
-from stateplane.booking import Amount, Booking, Cause, Member, Owner, Rules, State, Version
+from stateplane.booking import Amount, Booking, Candidate, Cause, Member, Owner, Rules, State, Terms, Version
 from stateplane.breaker import Health
 from stateplane.claims import Claims
 from stateplane.hearing import Hearing
 from stateplane.line import Counts as LineCounts
 from stateplane.link import Link
 from stateplane.plane import StatePlane
+from stateplane.selecting import Counts as SelectCounts
+from stateplane.selecting import Miss, Selecting, Selection
 from stateplane.table import Counts as TableCounts
 from stateplane.table import Table
 from stateplane.view import View
@@ -47,6 +49,10 @@ class DeskStatus:
     """The plane's version that the view has folded."""
     lag: float
     """Seconds for which the view has been known to be behind; 0 while it is level."""
+    rate: float
+    """New bookings per second of all replicas together."""
+    staleness: float
+    """Seconds from a pick to its sight in the views: as measured on own picks, and never less than ``lag``."""
     members: tuple[Member, ...]
     outbox: int
     """Bookings whose newest state the plane has yet to be told."""
@@ -68,6 +74,7 @@ class Counts:
 
     bookings: TableCounts
     calls: LineCounts
+    selects: SelectCounts
     strange: int = 0  # ids that no picker minted
 
 
@@ -81,12 +88,14 @@ class Desk:
     Args:
         plane: of this owner and pool; the caller closes it after `leave`.
         owner: this life of this replica.
-        mode: ``isolated`` never uses the plane at all; ``atomic`` is ``eventual`` until a choice is asked for.
+        mode: ``isolated`` never uses the plane at all; ``atomic`` is ``eventual`` with `select` besides.
         info: what to say of this replica to the others; `publish` changes it.
         clock: monotonic seconds.
         capacity: most bookings whose newest state waits for the plane.
         parallel: most calls in flight.
         timeout: deadline of a call in seconds.
+        budget: deadline of an atomic choice in seconds.
+        selects: most atomic choices asked for at one time.
     """
 
     def __init__(
@@ -101,12 +110,14 @@ class Desk:
         capacity: int = 10_000,
         parallel: int = 64,
         timeout: float = 0.25,
+        budget: float = 0.02,
+        selects: int = 64,
         rng: random.Random | None = None,
     ) -> None:
         rules = rules or Rules()
         self.owner = owner
         self.mode: Mode = mode
-        self.view = View(lease=rules.lease + rules.heartbeat)
+        self.view = View(lease=rules.lease + rules.heartbeat, owner=owner)
         self._clock = clock
         self._began = clock()
         self._shared = mode != "isolated"
@@ -118,7 +129,10 @@ class Desk:
             parallel=parallel, timeout=timeout, rng=rng or random.Random(),
         )  # fmt: skip
         self._rules = rules
-        self.counts = Counts(self._table.counts, self._link.line.counts)
+        self._selecting = Selecting(
+            plane, self._table, self._link.line, ready=self._inexact, clock=clock, budget=budget, most=selects
+        )
+        self.counts = Counts(self._table.counts, self._link.line.counts, self._selecting.counts)
 
     # the pick path
 
@@ -129,6 +143,16 @@ class Desk:
     def book(self, booking_id: str, *, key: str, worker: str, amount: Amount, now: float) -> Booking:
         """Let it count from here on, and tell the plane. The same id again changes nothing and gives what stands."""
         return self._claims.book(booking_id, key=key, worker=worker, amount=amount, now=now)
+
+    async def select(
+        self, booking_id: str, *, key: str, candidates: Sequence[Candidate], terms: Terms
+    ) -> Selection:
+        """Let the plane choose the cheapest candidate by its exact sums and book there, within the budget.
+
+        What it booked counts from here on. Where it made no choice, nothing stays booked and the id is used up: an
+        answer that comes too late finds it ended. Cancelling leaves nothing booked. Never raises anything else.
+        """
+        return await self._selecting.select(booking_id, key=key, candidates=candidates, terms=terms)
 
     def adjust(self, booking_id: str, amount: Amount) -> None:
         """It occupies so much now (prefill ended, decode grew)."""
@@ -211,12 +235,24 @@ class Desk:
         """Whether picks are made on a view that may be missing what the others do."""
         return self._shared and (not self._link.joined or self._link.away)
 
+    def unseen(self, now: float) -> float:
+        """How many requests others have probably placed that the view does not show: rate x lag; 0 while level."""
+        lag = self._link.lag(now) if self._shared else 0.0
+        return self._table.pace.rate(now - lag) * lag if lag else 0.0
+
+    def _inexact(self) -> Miss | None:
+        """Why the plane's sums cannot be asked for, or lack something."""
+        if self.degraded or not self._shared:
+            return Miss.AWAY
+        return Miss.REBUILDING if self._link.rebuilding else None
+
     def status(self) -> DeskStatus:
         """A picture of the moment; costs O(bookings)."""
         now = self._clock()
         bookings = self.view.bookings().values()
         own = sum(booking.owner == self.owner for booking in bookings)
         breaker = self._link.line.breaker
+        lag = self._link.lag(now) if self._shared else 0.0
         return DeskStatus(
             mode=self.mode,
             state=breaker.state if self._shared else Health.HEALTHY,
@@ -224,7 +260,9 @@ class Desk:
             reason=breaker.reason if self._shared else "",
             joined=self.joined,
             version=self.view.version,
-            lag=self._link.lag(now) if self._shared else 0.0,
+            lag=lag,
+            rate=self._table.pace.rate(now - lag),
+            staleness=max(lag, self._table.pace.staleness),
             members=self.members,
             outbox=len(self._table.outbox),
             owing=self._table.owing,

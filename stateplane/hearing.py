@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateplane.booking import Booked, Cause, Change, Gap, Gone, OwnerLapsed, Snapshot, State, Version
+from stateplane.booking import (
+    Booked,
+    Booking,
+    Cause,
+    Change,
+    Gap,
+    Gone,
+    OwnerLapsed,
+    Snapshot,
+    State,
+    Version,
+)
 from stateplane.claim import Claim, Want
 from stateplane.table import Table
 
@@ -20,6 +31,8 @@ class Hearing:
         table = self._table
         concerned: list[Claim] = []
         if not isinstance(change, Gap) and table.view.follows(change.version):
+            if isinstance(change, Booked):
+                self._pace(change.booking, now)
             concerned = list(self._concerned(change))
             for claim in concerned:
                 if not claim.settled:  # before the view shows a loss that we are about to contradict
@@ -34,6 +47,21 @@ class Hearing:
             table.remember(change.id, change.cause)
         table.overlay.caught_up(now)
         return True
+
+    def _pace(self, booking: Booking, now: float) -> None:
+        """Note a booking that is new in the plane, and how long one of ours took to be seen."""
+        table = self._table
+        if booking.term != 1 or table.view.standing(booking.id) is not None:
+            return
+        table.pace.booked(now)
+        if booking.owner != table.owner:
+            return
+        claim = table.claims.get(booking.id)
+        begun = table.awaited.get(booking.id) if claim is None else claim.begun
+        if begun is not None:
+            table.pace.returned(now - begun)
+        if claim is not None:
+            claim.begun = None
 
     def fold(self, snapshot: Snapshot, now: float) -> None:
         """Fold a whole picture into the view: in a new epoch, all that is ours has to be booked again."""

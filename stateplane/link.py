@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import structlog
 
-from stateplane.booking import Beat, Change, Gap, Member, Rules, Snapshot, Version
+from stateplane.booking import Beat, Change, Gap, Member, Owner, Rebooked, Rules, Snapshot, Version
 from stateplane.breaker import Health
 from stateplane.errors import StatePlaneError
 from stateplane.hearing import Hearing
@@ -24,6 +24,8 @@ PROBE_SECONDS = 0.5
 """Longest time between two attempts to reach a plane that is away."""
 RETURN_JITTER_SECONDS = 0.2
 """Replicas that all have to book again begin within this time of each other."""
+HOP_SECONDS = 0.05
+"""A feed may take so long to bring what a heartbeat's answer told already; past it the view is behind."""
 CHANGES_AT_ONCE = 256
 """Changes folded before the event loop gets its turn."""
 
@@ -61,7 +63,11 @@ class Link:
         self._left = asyncio.Event()
         self._nudge = asyncio.Event()
         self._target = Version(0, 0)
-        self._level_at = clock()
+        self._target_at = self._level_at = clock()
+        self._hop = 0.0
+        """Seconds that the feed took to bring what the last heartbeat told."""
+        self._rebooked: set[Owner] = set()
+        """Who was heard to declare itself re-booked in this epoch."""
         self._reading: asyncio.Timeout | None = None
         self._resync_due = False
 
@@ -76,9 +82,20 @@ class Link:
         return self.line.breaker.state is Health.AWAY
 
     def lag(self, now: float) -> float:
-        """Seconds for which the view has been behind what the plane last said; 0 while level and in touch."""
-        level = self._view.version >= self._target and self.joined and not self.away
-        return 0.0 if level else max(0.0, now - self._level_at)
+        """Seconds for which the view has been behind what the plane last said; 0 while level and in touch.
+
+        A feed that goes on but is late is as far behind as the last heartbeat found it.
+        """
+        level = self._view.version >= self._target or now - self._target_at <= HOP_SECONDS
+        if level and self.joined and not self.away:
+            return self._hop if self._hop > HOP_SECONDS else 0.0
+        return max(0.0, now - self._level_at)
+
+    @property
+    def rebuilding(self) -> bool:
+        """Whether the plane lost what some member has yet to book again: its sums then lack that."""
+        waiting = any(not one.rebooked and one.owner not in self._rebooked for one in self.members)
+        return waiting or bool(self._view.kept())
 
     async def start(self, within: float) -> bool:
         """Try to join for at most so many seconds."""
@@ -156,11 +173,14 @@ class Link:
             await asyncio.sleep(self._rng.uniform(0.0, RETURN_JITTER_SECONDS))
         self.line.counts.joins += 1
         self._declared = False
+        self._rebooked.clear()
         self._epoch, self._target = snapshot.version.epoch, snapshot.version
         self._fold(snapshot)
         self._heard(beat)
         self._gate()
         self._reread(resync=False)
+        with suppress(StatePlaneError):
+            await self._declare()
         return self.joined
 
     async def _beats(self) -> None:
@@ -189,10 +209,12 @@ class Link:
         self.members = beat.members
         self._view.members_seen(beat.members, now)
         self._hearing.beat(beat.version, now)
+        if self._view.version >= self._target:
+            self._target_at = now
         self._target = max(self._target, beat.version)
         stalled = now - self._level_at > 2 * self._rules.heartbeat + self._timeout
         if self._view.version >= beat.version:
-            self._level_at = now
+            self._level_at, self._hop = now, 0.0
         elif stalled:
             self.line.counts.stalls += 1
             self._level_at = now
@@ -211,6 +233,7 @@ class Link:
             self._declared = False
             raise
         self.line.counts.rebooked += 1
+        self._rebooked.add(self._table.owner)
 
     # the feed
 
@@ -250,11 +273,16 @@ class Link:
 
     def _follow(self, change: Change) -> bool:
         now = self._clock()
+        behind = self._view.version < self._target
         if not self._hearing.hear(change, now):
             return False
         self.line.counts.changes += 1
+        if isinstance(change, Rebooked):
+            self._rebooked.add(change.owner)
         if not isinstance(change, Gap) and change.version >= self._target:
             self._level_at = now
+            if behind:
+                self._hop = now - self._target_at
         return True
 
     async def _resync(self) -> None:
@@ -271,7 +299,7 @@ class Link:
         now = self._clock()
         self._hearing.fold(snapshot, now)
         if self._view.version >= self._target:
-            self._level_at = now
+            self._level_at, self._hop = now, 0.0
 
     def _reread(self, *, resync: bool) -> None:
         """Let the feed begin anew; ``resync``: from a whole picture."""

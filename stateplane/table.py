@@ -9,6 +9,7 @@ from stateplane.booking import PROVEN, Booking, Cause, Owner, Rules, State
 from stateplane.claim import Claim, Want
 from stateplane.outbox import Outbox
 from stateplane.overlay import Overlay
+from stateplane.pace import Pace
 from stateplane.view import View
 
 MEMORY = 16_384
@@ -64,6 +65,9 @@ class Table:
         self.capacity = capacity
         self.shared = shared
         self.claims: dict[str, Claim] = {}
+        self.awaited: dict[str, float] = {}
+        """Ids under which the plane is booking just now by its own choice, and since when; no claim speaks for them."""
+        self.pace = Pace()
         self.owed: set[str] = set()
         """Bookings that have yet to be booked again in this epoch."""
         self.ended: OrderedDict[str, Cause] = OrderedDict()
@@ -99,6 +103,8 @@ class Table:
         elif claim.yielded:
             self.counts.yielded += 1
             self.remove(claim, now)
+        elif claim.refuted:
+            self.refute(claim, now)
         elif claim.finished or (claim.want is Want.ENDED and not self.shared):
             self.close(claim, claim.over or claim.cause or Cause.ENDED, now)
         elif self.shared and claim.settled:
@@ -148,6 +154,13 @@ class Table:
         self.view.forget(claim.id, now)
         self.remove(claim, now)
 
+    def refute(self, claim: Claim, now: float) -> None:
+        """It is not over after all: the plane's word counts again, at once."""
+        del self.claims[claim.id]
+        self.told(claim)
+        self.overlay.lift(claim.id, now)
+        self._lifted(claim.id, now)
+
     def remove(self, claim: Claim, now: float) -> None:
         """Speak for it no longer; our last word stands until the feed has caught up."""
         del self.claims[claim.id]
@@ -185,7 +198,7 @@ class Table:
 
     def stray(self, booking: Booking, now: float) -> None:
         """The plane holds what we saw end, or holds for us what we do not know of: end it, or let it drain."""
-        if booking.id in self.claims or booking.id in self.overlay:
+        if booking.id in self.claims or booking.id in self.overlay or booking.id in self.awaited:
             return
         cause = self.ended.get(booking.id)
         if cause is None and (booking.owner != self.owner or booking.state is not State.ACTIVE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from stateplane.booking import NOTHING, Amount, Booking
+from stateplane.booking import NOTHING, Amount, Booking, Owner
 
 Listener = Callable[[str, int, int, float], None]
 """Told ``(worker, requests, blocks, now)`` with the new sums of a worker; must not raise."""
@@ -14,19 +14,26 @@ Listener = Callable[[str, int, int, float], None]
 class Tally:
     """What counts, by id: the bookings themselves, their sums per worker, and which share a request key.
 
+    ``owner``'s own bookings are summed apart as well.
+
     Every change costs O(1). A worker without bookings has no entry: the number of entries is bounded by the bookings.
     """
 
-    __slots__ = ("_bookings", "_keys", "_listeners", "_loads", "_workers", "bookings", "loads")
+    __slots__ = (
+        "_bookings", "_keys", "_listeners", "_loads", "_own", "_owner", "_workers", "bookings", "loads", "own",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner | None = None) -> None:
+        self._owner = owner
         self._bookings: dict[str, Booking] = {}
         self._loads: dict[str, Amount] = {}
+        self._own: dict[str, Amount] = {}
         self._keys: dict[str, set[str]] = {}
         self._workers: dict[str, set[str]] = {}
         self._listeners: list[Listener] = []
         self.bookings: Mapping[str, Booking] = MappingProxyType(self._bookings)
         self.loads: Mapping[str, Amount] = MappingProxyType(self._loads)
+        self.own: Mapping[str, Amount] = MappingProxyType(self._own)
 
     def listen(self, listener: Listener) -> None:
         """Tell ``listener`` of every worker whose sums change from now on."""
@@ -68,6 +75,8 @@ class Tally:
             self._keys.setdefault(booking.key, set()).add(booking.id)
         self._workers.setdefault(booking.worker, set()).add(booking.id)
         self._loads[booking.worker] = self._loads.get(booking.worker, NOTHING) + booking.amount
+        if booking.owner == self._owner:
+            self._own[booking.worker] = self._own.get(booking.worker, NOTHING) + booking.amount
 
     def _take(self, booking: Booking) -> None:
         del self._bookings[booking.id]
@@ -75,6 +84,12 @@ class Tally:
             _discard(self._keys, booking.key, booking.id)
         _discard(self._workers, booking.worker, booking.id)
         self._loads[booking.worker] = self._loads.get(booking.worker, NOTHING) - booking.amount
+        if booking.owner == self._owner:
+            left = self._own.get(booking.worker, NOTHING) - booking.amount
+            if left == NOTHING:
+                self._own.pop(booking.worker, None)
+            else:
+                self._own[booking.worker] = left
 
 
 def _discard(sets: dict[str, set[str]], name: str, id_: str) -> None:

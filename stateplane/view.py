@@ -32,11 +32,12 @@ class View:
     The sums equal the sum of `bookings()` after every call.
 
     ``lease``: seconds after which an owner that did not join a new epoch is no longer believed to book again.
+    ``owner``: whose bookings `own_load` sums.
     """
 
-    def __init__(self, *, lease: float = 4.0) -> None:
+    def __init__(self, *, lease: float = 4.0, owner: Owner | None = None) -> None:
         self._lease = lease
-        self._tally = Tally()
+        self._tally = Tally(owner)
         self._own: dict[str, Booking | None] = {}
         self._plane: dict[str, Booking] = {}
         self._owned: dict[Owner, set[str]] = {}
@@ -62,6 +63,10 @@ class View:
     def load(self, worker: str) -> Amount:
         """What is booked on a worker."""
         return self._tally.loads.get(worker, NOTHING)
+
+    def own_load(self, worker: str) -> Amount:
+        """The part of it that this replica booked itself, and therefore knows exactly."""
+        return self._tally.own.get(worker, NOTHING)
 
     def loads(self) -> Mapping[str, Amount]:
         """What is booked on every worker that has bookings: a live, read-only mapping."""

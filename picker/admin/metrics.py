@@ -52,6 +52,8 @@ WORKER_GAUGES: Mapping[str, str] = {
 GAUGES: Mapping[str, str] = {
     "plane_state": "0 healthy, 1 slow, 2 away.",
     "plane_lag_seconds": "Age of the newest word from the state plane.",
+    "plane_staleness_seconds": "From a pick to its sight in the replicas' views, as measured on own picks.",
+    "plane_rate_staleness": "Picks of all replicas within one staleness of the view; above 0.2 mode atomic pays.",
     "plane_outbox": "Bookings whose newest state has not reached the state plane.",
     "events_connected": "1 while the connection to the KV events' server stands.",
     "events_unrecovered_workers": "Workers whose part of the index is not recovered yet.",

@@ -1,4 +1,4 @@
-"""The floor that a plane is compared with: the cheapest exchange on the same server, its bare publish-to-subscriber hop."""
+"""The floor that a plane is compared with: the same server's cheapest exchange, and its bare publish and subscribe."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ class NatsBare:
         self._asking, self._answering, self._subject = asking, answering, subject
 
     @classmethod
-    async def open(cls, url: str) -> NatsBare:
+    async def open(cls, address: str) -> NatsBare:
         """Connect both clients."""
+        url = f"nats://{address}"
         asking, answering = await nats.connect(url), await nats.connect(url)
         subject = f"bench.{secrets.token_hex(4)}"
 
@@ -96,7 +97,7 @@ async def open_beside(server: Server, pool: str, owner: Owner) -> tuple[StatePla
         return probe, probe
     plane = plane_on(server, pool, owner, Rules())
     await plane.start({})
-    return plane, await NatsBare.open(server.url)
+    return plane, await NatsBare.open(server.address)
 
 
 async def open_bare(server: Server, pool: str, owner: Owner) -> Bare:
@@ -104,7 +105,7 @@ async def open_bare(server: Server, pool: str, owner: Owner) -> Bare:
     return (
         (await open_beside(server, pool, owner))[1]
         if server.url.startswith("redis")
-        else await NatsBare.open(server.url)
+        else await NatsBare.open(server.address)
     )
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import signal
+import sys
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing import get_context
@@ -17,11 +20,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import structlog
+
 T = TypeVar("T")
 A = TypeVar("A")
 
 LEAD_SECONDS = 0.15
 """Between the moment that all are ready and the common start."""
+POLL_SECONDS = 0.01
 LATE_SECONDS = 60.0
 """A process that says nothing for so long is given up."""
 
@@ -95,12 +101,15 @@ class Fleet:
         return [await self._next(pipe, "done") for pipe in pipes]
 
     async def _next(self, pipe: Connection, wanted: str) -> Any:
+        until = monotonic() + LATE_SECONDS
         try:
-            said = await asyncio.to_thread(lambda: pipe.recv() if pipe.poll(LATE_SECONDS) else None)
+            while not pipe.poll():
+                if monotonic() > until:
+                    raise FleetError(f"a process of the bench has said nothing for {LATE_SECONDS:g} s")
+                await asyncio.sleep(POLL_SECONDS)
+            said = pipe.recv()
         except (EOFError, OSError) as error:
             raise FleetError("a process of the bench has ended") from error
-        if said is None:
-            raise FleetError(f"a process of the bench has said nothing for {LATE_SECONDS:g} s")
         kind, value = said
         if kind != wanted:
             raise FleetError(f"a process of the bench failed:\n{value}")
@@ -109,6 +118,10 @@ class Fleet:
 
 def _serve(pipe: Connection) -> None:
     gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and closes the pipe
+    # what a bench prints is its result alone
+    quiet = structlog.make_filtering_bound_logger(logging.ERROR)
+    structlog.configure(wrapper_class=quiet, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     while True:
         try:
             part, argument = pipe.recv()

@@ -13,6 +13,7 @@ from picker.sim.processes import Children, Program
 from picker.sim.programs import free_addresses, nats, valkey
 
 POOL = "bench/plane"
+BACKENDS = ("valkey", "nats-memory", "nats-file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Server:
 
     name: str
     """What its figures are called by: the backend, and with NATS the kind of storage."""
+    address: str
     url: str
     """The plane's URL on it."""
     pid: int
@@ -43,13 +45,13 @@ class Server:
 
 @asynccontextmanager
 async def running(backend: str) -> AsyncIterator[Server]:
-    """Start the server of a backend: ``valkey``, ``nats-memory`` or ``nats-file``; stop it at the end."""
+    """Start the server of a backend, one of `BACKENDS`; stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="picker-bench-") as folder:
         (address,) = free_addresses(1)
         program = _program(backend, address, Path(folder))
         async with Children(Path(folder), say=lambda _: None) as children:
             child = await children.start(program)
-            yield Server(backend, _url(backend, address), child.pid)
+            yield Server(backend, address, _url(backend, address), child.pid)
 
 
 def _program(backend: str, address: str, folder: Path) -> Program:
@@ -57,4 +59,6 @@ def _program(backend: str, address: str, folder: Path) -> Program:
 
 
 def _url(backend: str, address: str) -> str:
-    return f"{'redis' if backend == 'valkey' else 'nats'}://{address}"
+    if backend == "valkey":
+        return f"redis://{address}"
+    return f"nats://{address}/?storage={backend.removeprefix('nats-')}"

@@ -9,6 +9,9 @@ import click
 BENCHES: dict[str, str] = {
     "index": "the prefix index: hash, match, apply, clear, growth, memory, and an oracle",
     "quality": "published traces through simulated engines in virtual time, against other policies",
+    "plane": "the state plane's operations beside the bare server, heartbeats, reaping",
+    "staleness": "how late a view is, between real processes, beside a bare hop",
+    "race": "what choosing at the same time costs in balance, by mode and number of replicas",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -10,12 +11,12 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from picker.core.cost import Demand, Weights, cached_tokens, terms
+from picker.core.cost import Demand, Weights, base_price, cached_tokens, terms
 from picker.core.load import NO_LOAD, Load
 from picker.core.match import NO_OVERLAP, Overlap
 from picker.core.worker import worker_address
 
-__all__ = ["AllFull", "Candidate", "Choice", "Demand", "NoWorker", "Reason", "choose"]
+__all__ = ["AllFull", "Candidate", "Choice", "Demand", "NoWorker", "Offer", "Reason", "choose", "offer"]
 
 FULL = "full"
 """`Reason.left_out` of a worker at its limit of booked requests."""
@@ -129,6 +130,42 @@ class Choice(_Field):
         return self._reason(self.chosen)
 
 
+class Offer(_Field):
+    """The workers that look cheapest, for a choice by somebody who knows what is booked there to the last request."""
+
+    def __init__(
+        self,
+        offered: Sequence[Candidate],
+        noise: Sequence[float],
+        *,
+        complete: bool,
+        candidates: Sequence[Candidate],
+        demand: Demand,
+        weights: Weights,
+    ) -> None:
+        super().__init__(candidates, demand, weights)
+        self.offered = offered
+        """In random order: the first of equally cheap ones may be taken."""
+        self.bases = tuple(
+            base_price(demand, one.unbooked, one.overlap, weights) + added
+            for one, added in zip(offered, noise, strict=True)
+        )
+        """Of each, the part of its price that does not depend on the bookings, with its noise for temperature."""
+        self.complete = complete
+        """Whether every worker that may be chosen at all is offered."""
+
+    def taken(self, worker: str, rng: Random, fallbacks: int = 0) -> Choice:
+        """That one of the offered workers was chosen; ``fallbacks`` further ones are named as by `choose`."""
+        chosen = next(one for one in self.offered if one.worker == worker)
+        others: tuple[str, ...] = ()
+        if fallbacks > 0:
+            open_to = [one for one in self._candidates if one is chosen or not _left_out(one)]
+            prices = _prices(open_to, self._demand, self._weights)
+            at = next(at for at, one in enumerate(open_to) if one is chosen)
+            others = _next_best(open_to, prices, at, rng, fallbacks)
+        return Choice(chosen, others, candidates=self._candidates, demand=self._demand, weights=self._weights)
+
+
 class NoWorker(_Field):
     """There is no worker that the request may go to at all."""
 
@@ -153,6 +190,30 @@ def choose(
     at = _draw(prices, weights.temperature, rng)
     others = _next_best(open_to, prices, at, rng, fallbacks) if fallbacks > 0 else ()
     return Choice(open_to[at], others, candidates=candidates, demand=demand, weights=weights)
+
+
+def offer(
+    candidates: Sequence[Candidate], demand: Demand, weights: Weights, rng: Random, most: int
+) -> Offer | NoWorker:
+    """The ``most`` cheapest workers that may be chosen, those at their limit last: whether they still are is not known.
+
+    With a temperature each price gets Gumbel noise of the scale that `choose` has, drawn here: the least of the
+    ``price - scale * G`` is a draw by softmax of the price, so that whoever takes the least noisy price samples.
+    """
+    allowed = [one for one in candidates if not one.barred]
+    if not allowed:
+        return NoWorker(candidates, demand, weights)
+    prices = _prices(allowed, demand, weights)
+    scale = (max(prices) - min(prices)) * weights.temperature
+    noise = [scale * math.log(max(rng.expovariate(1.0), 1e-300)) if scale > 0 else 0.0 for _ in prices]
+    best = heapq.nsmallest(
+        most, range(len(prices)), key=lambda at: (_full(allowed[at]), prices[at] + noise[at], rng.random())
+    )
+    rng.shuffle(best)
+    return Offer(
+        [allowed[at] for at in best], [noise[at] for at in best], complete=len(best) == len(allowed),
+        candidates=candidates, demand=demand, weights=weights,
+    )  # fmt: skip
 
 
 def _prices(candidates: Sequence[Candidate], demand: Demand, weights: Weights) -> list[float]:

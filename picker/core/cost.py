@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from picker.core.load import Load
+from picker.core.load import NO_LOAD, Load
 from picker.core.match import Overlap
 
 
@@ -91,3 +91,26 @@ def terms(demand: Demand, booked: Load, unbooked: Load, overlap: Overlap, weight
 def price(demand: Demand, booked: Load, unbooked: Load, overlap: Overlap, weights: Weights) -> float:
     """What the worker costs the request; the lowest wins."""
     return terms(demand, booked, unbooked, overlap, weights).price
+
+
+class Slopes(NamedTuple):
+    """What one more token, block and request booked on a worker adds to its price."""
+
+    per_token: float
+    per_block: float
+    per_request: float
+
+
+def slopes(block_size: int, weights: Weights) -> Slopes:
+    """The slopes of every worker's price in what is booked there."""
+    return Slopes(weights.prefill_scale / block_size, 1.0, weights.request_weight)
+
+
+def base_price(demand: Demand, unbooked: Load, overlap: Overlap, weights: Weights) -> float:
+    """The part of a worker's price that does not depend on what is booked there.
+
+    ``price == base_price + slopes * booked`` while the worker is credited with no more tokens than the prompt and its
+    unbooked prefill have, which holds as long as ``overlap_credit`` and the tiers' weights are at most 1. Beyond that
+    the credit ends there: the surplus is no credit for other prompts.
+    """
+    return price(demand, NO_LOAD, unbooked, overlap, weights)

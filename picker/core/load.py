@@ -9,6 +9,7 @@ over).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,10 +24,45 @@ class Load(NamedTuple):
     """Prompt tokens still to be computed."""
     blocks: float = 0
     """KV blocks, of the pool's block size."""
-    requests: int = 0
+    requests: float = 0
 
 
 NO_LOAD = Load()
+
+
+ATOMIC_PAYS = 0.2
+"""Requests placed within one staleness window of the view (rate x staleness) above which the atomic mode pays.
+
+At 0.2 about one pick in eleven goes to a worker that was no longer the least loaded, and on 64 workers the busiest one
+carries 1.33 instead of 1.22 times the mean: by simulation of three replicas, 8 requests in flight on each worker.
+"""
+
+
+def ageing(unseen: float) -> float:
+    """How far foreign load is to be moved toward its mean, 0..1, when so many foreign requests are not seen yet.
+
+    ``unseen / (1 + unseen)``: 0 while the view is level, a half at the one unseen request from which a shared view
+    balances no better than the own bookings alone, 1 when nothing that the view says of others can be relied on.
+    """
+    return unseen / (1.0 + unseen) if unseen > 0 else 0.0
+
+
+def aged(foreign: Mapping[str, Load], factor: float) -> Mapping[str, Load]:
+    """Each worker's foreign load moved toward the mean over all of them by a factor of 0..1; the sum stays.
+
+    A minimum that everybody saw a while ago draws everybody: where it is old, what others placed is better taken to be
+    spread evenly than to lie where it was seen last.
+    """
+    if factor <= 0 or not foreign:
+        return foreign
+    n, keep = len(foreign), 1.0 - factor
+    tokens, blocks, requests = (factor * sum(part) / n for part in zip(*foreign.values(), strict=True))
+    return {
+        name: Load(
+            keep * load.prefill_tokens + tokens, keep * load.blocks + blocks, keep * load.requests + requests
+        )
+        for name, load in foreign.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

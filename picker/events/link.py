@@ -21,6 +21,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from picker.events import access
 from picker.settings import EventSettings
 
 log = structlog.get_logger(__name__)
@@ -68,6 +69,9 @@ class Link:
         clock: monotonic seconds.
         opened: called after each connect, subscriptions in place; it must not block for long.
 
+    Raises:
+        SettingsError: an address or a file of the settings cannot be used; see `access`.
+
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Link:
         clock: Callable[[], float],
         opened: Callable[[], Awaitable[None]],
     ) -> None:
+        access.check(settings)
         self.counts = Counts()
         self.once_connected = asyncio.Event()
         """Set at the first connect, and set it stays."""
@@ -173,8 +178,7 @@ class Link:
         try:
             await client.connect(**self._options(on_closed))
             await self._up()
-        except (nats.errors.Error, OSError, TimeoutError, ValueError, ImportError) as error:
-            # ImportError: credentials files need the `nkeys` package, which the client loads when it meets one.
+        except Exception as error:  # noqa: BLE001 - files change under us: whatever the client makes of them, try again
             self._note(error)
             await self._drop()
             return
@@ -188,11 +192,12 @@ class Link:
         await self._drop()
 
     def _options(self, on_closed: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-        credentials = self._settings.nats_credentials_file
+        tls = access.tls_context(self._settings)
         return {
-            "servers": [url.strip() for url in self._settings.nats_url.get_secret_value().split(",")],
+            "servers": access.server_urls(self._settings),
             "name": self._name,
-            "user_credentials": str(credentials) if credentials else None,
+            **access.identity(self._settings),
+            **({"tls": tls} if tls else {}),
             "connect_timeout": CONNECT_SECONDS,
             "reconnect_time_wait": RETRY_SECONDS,
             "max_reconnect_attempts": -1,

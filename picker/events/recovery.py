@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,30 +41,55 @@ async def question(link: Link, subject: str, ask: Ask, *, timeout: float) -> lis
         await link.leave(subscription)
 
 
+def gathered(messages: Iterable[bytes]) -> list[Answer] | Silence:
+    """The pieces of an answer given inside this process."""
+    gathering = _Gathering()
+    for message in messages:
+        done = gathering.take(message)
+        if done is not None:
+            return done
+    return Silence("pieces of an answer are missing", reached=True)
+
+
 async def _pieces(subscription: Subscription, timeout: float) -> list[Answer] | Silence:
-    pieces: list[Answer] = []
-    blocks = 0
-    while len(pieces) < MAX_PIECES:
+    gathering = _Gathering()
+    while True:
         try:
             message = await subscription.next_msg(timeout=timeout)
         except (nats.errors.Error, TimeoutError):
-            return Silence(f"no answer within {timeout:g} s", reached=bool(pieces))
+            return Silence(f"no answer within {timeout:g} s", reached=bool(gathering.pieces))
         if message.headers and message.headers.get("Status") == "503":
             return Silence("no bridge listens for this worker")
-        piece = decode_answer(message.data)
+        done = gathering.take(message.data)
+        if done is not None:
+            return done
+
+
+class _Gathering:
+    """The pieces of one answer, until they are all there or make no answer."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Answer] = []
+        self._blocks = 0
+
+    def take(self, message: bytes) -> list[Answer] | Silence | None:
+        """One message; what the answer is, once that is known."""
+        piece = decode_answer(message)
         if isinstance(piece, Fault):
             return Silence(f"an answer that cannot be read: {piece.reason}", reached=True)
         if piece.kind == "busy":
             return Silence("the bridge is rebuilding", reached=True)
-        if piece.piece != len(pieces) or not _continues(pieces, piece):
+        if piece.piece != len(self.pieces) or not _continues(self.pieces, piece):
             return Silence("pieces of an answer are missing", reached=True)
-        pieces.append(piece)
-        blocks += sum(len(part.hashes) for part in piece.blocks)
-        if blocks > MAX_BLOCKS:
+        self.pieces.append(piece)
+        self._blocks += sum(len(part.hashes) for part in piece.blocks)
+        if self._blocks > MAX_BLOCKS:
             return Silence(f"a snapshot of more than {MAX_BLOCKS} blocks", reached=True)
         if piece.last:
-            return pieces
-    return Silence(f"an answer of more than {MAX_PIECES} pieces", reached=True)
+            return self.pieces
+        if len(self.pieces) >= MAX_PIECES:
+            return Silence(f"an answer of more than {MAX_PIECES} pieces", reached=True)
+        return None
 
 
 def _continues(pieces: list[Answer], piece: Answer) -> bool:

@@ -2,7 +2,8 @@
 Where events travel on NATS: one subject per worker and rank, any name packed into one safe token.
 
 ``picker.v1.<pool>.kv.<worker>.<rank>`` carries a rank's events, ``picker.v1.<pool>.ask.<worker>.<rank>``
-the questions of replicas that missed some. The pool's and the worker's names are tokens, so that server
+the questions of replicas that missed some, ``picker.v1.<pool>.picks.<worker>.<rank>`` what replicas tell
+each other of workers without events. The pool's and the worker's names are tokens, so that server
 permissions can be written per worker.
 """
 
@@ -66,6 +67,15 @@ class Subjects:
     def asks(self, worker: str) -> str:
         """Where this worker's bridge is asked for what was missed."""
         return f"{self._prefix('ask')}.{_tail(worker)}"
+
+    def picks(self, worker: str) -> str:
+        """Where replicas tell each other what they sent to this worker, if its events do not tell."""
+        return f"{self._prefix('picks')}.{_tail(worker)}"
+
+    @property
+    def all_picks(self) -> str:
+        """The subscription that carries the picks of every worker of the pool."""
+        return f"{self._prefix('picks')}.*.*"
 
     @property
     def all_events(self) -> str:

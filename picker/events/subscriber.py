@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 from nats.aio.msg import Msg
-from tenacity import AsyncRetrying, retry_if_result, stop_never, wait_random_exponential
 
-from picker.events import cursor as cursors
-from picker.events import link as links
-from picker.events.cursor import Cursor, Step
+from picker.core.approximate import Approximate
+from picker.events.applying import Applier, Holdings
+from picker.events.counts import Counts
+from picker.events.cursor import Cursor
+from picker.events.dynamo.source import DynamoSource
 from picker.events.follower import Follower, Status, worker_status
 from picker.events.link import Link, Wish
-from picker.events.records import Answer, Epoch, Fault, decode_event
-from picker.events.recovery import Silence, question
+from picker.events.picks import Picks
+from picker.events.records import Ask, Fault, decode_event
+from picker.events.recovering import Recovering
 from picker.events.subjects import Subjects
 from picker.settings import EventSettings
 
@@ -35,55 +35,9 @@ log = structlog.get_logger(__name__)
 TURN_MESSAGES = 10
 TURN_HASHES = 4096
 """The event loop is given back after so many messages or blocks."""
-SWAP_HASHES = 1024
 QUEUE_BYTES = 64 * 1024 * 1024
 SILENT_SECONDS = 5.0
 """Bridges beat more often than this; past it one that speaks again is asked at once."""
-RETRY_FIRST_SECONDS = 0.2
-RETRY_MOST_SECONDS = 5.0
-
-
-class Holdings(Protocol):
-    """What the subscriber needs of the index: `picker.core.index.PrefixIndex`."""
-
-    def add(self, worker: str) -> None:
-        """A worker is there."""
-
-    def store(self, worker: str, hashes: Sequence[int], tier: int = 0) -> object:
-        """It holds these blocks."""
-
-    def remove(self, worker: str, hashes: Sequence[int], tier: int = 0) -> object:
-        """It no longer does."""
-
-    def clear(self, worker: str) -> object:
-        """It holds nothing."""
-
-    def drop(self, worker: str) -> object:
-        """It left."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the subscriber met."""
-
-    messages: int = 0
-    malformed: int = 0
-    """Messages that are no event: not msgpack, wrong shape, out of bounds."""
-    unknown_schema: int = 0
-    unwatched: int = 0
-    """Messages for workers that are not watched; ignored."""
-    queue_dropped: int = 0
-    """Messages dropped, the oldest first, because they came faster than they could be applied."""
-    stored_blocks: int = 0
-    removed_blocks: int = 0
-    clears: int = 0
-    asks: int = 0
-    answers: int = 0
-    snapshots: int = 0
-    unanswered: int = 0
-    listener_errors: int = 0
-    stream: cursors.Counts = field(default_factory=cursors.Counts)
-    nats: links.Counts = field(default_factory=links.Counts)
 
 
 class Subscriber:
@@ -116,13 +70,25 @@ class Subscriber:
         self._subjects = Subjects(pool)
         self._index = index
         self._clock = clock
-        self._on_stored = on_stored
+        self.picks: Picks | None = None
+        """What is learned of workers without events, where the settings want it."""
+        if settings.approximate:
+            learned = Approximate(
+                index, ttl=settings.approximate_ttl_seconds, worker_blocks=settings.approximate_blocks
+            )
+            self.picks = Picks(self._subjects, self.link, learned, wanted=self._untold, clock=clock)
+        self._applier = Applier(index, on_stored, self.counts, self._cleared)
         self._followers: dict[str, Follower] = {}
         self._by_subject: dict[str, Follower] = {}
         self._queue: deque[tuple[str, bytes]] = deque()
         self._filled = asyncio.Event()
-        self._gate = asyncio.Semaphore(settings.recovery_parallel)
-        self._tasks: asyncio.TaskGroup | None = None
+        self._recovering = Recovering(
+            settings, self.link, self._subjects, applier=self._applier, counts=self.counts, here=self._here
+        )
+        self.dynamo: DynamoSource | None = None
+        """Workers of Dynamo's that publish on this NATS themselves, where the settings name a subject."""
+        if self.enabled and settings.dynamo_subject:
+            self.dynamo = DynamoSource(settings, pool, self.link, deliver=self.deliver, clock=clock)
 
     def watch(self, worker: str) -> None:
         """Follow this worker from now on; watched already: nothing changes."""
@@ -136,7 +102,11 @@ class Subscriber:
         follower = Follower(worker, Cursor(self.counts.stream))
         self._followers[worker] = self._by_subject[subject] = follower
         self._index.add(worker)
-        self._recover(follower)
+        if self.dynamo is not None:
+            self.dynamo.watch(worker)
+        if self.picks is not None:
+            self.picks.watch(worker)
+        self._recovering.see_to(follower)
 
     def unwatch(self, worker: str) -> None:
         """
@@ -149,7 +119,40 @@ class Subscriber:
         del self._by_subject[self._subjects.events(worker)]
         if follower.task is not None:
             follower.task.cancel()
+        if self.dynamo is not None:
+            self.dynamo.unwatch(worker)
+        if self.picks is not None:
+            self.picks.unwatch(worker)
         self._index.drop(worker)
+
+    def routed(self, worker: str, now: float, hashes: Sequence[int] = ()) -> None:
+        """
+        A request was sent to this worker: it should soon tell of new blocks. ``now`` in monotonic seconds.
+
+        ``hashes`` are the sequence hashes of the prompt's full blocks: of a worker that no events tell of,
+        they are learned and told to the other replicas, where `PICKER_APPROXIMATE` is set.
+        A worker that is sent requests and tells nothing for `PICKER_EVENTS_SILENT_SECONDS` is called silent,
+        once in the log, and in `status` until it speaks again.
+        """
+        if self.picks is not None:
+            self.picks.picked(worker, hashes, now)
+        follower = self._followers.get(worker) if self.enabled else None
+        if follower is None or not follower.routed(now, self._settings.events_silent_seconds):
+            return
+        self.counts.silences += 1
+        log.warning(
+            "a worker is sent requests and its KV events are silent: are they switched on, is its bridge there?",
+            worker=worker, bridge_answers=follower.answers, seconds=self._settings.events_silent_seconds,
+        )  # fmt: skip
+
+    def told_of(self, worker: str) -> bool:
+        """Whether events tell of this worker: only then can they confirm a prediction."""
+        follower = self._followers.get(worker)
+        return self.enabled and follower is not None and follower.cursor.epoch is not None
+
+    def silent(self) -> list[str]:
+        """The workers that are sent requests and tell nothing of their cache."""
+        return [name for name, follower in self._followers.items() if follower.silent]
 
     def recovered(self, worker: str) -> bool:
         """Whether the index holds all that this worker's bridge has announced, as far as is known here."""
@@ -186,33 +189,57 @@ class Subscriber:
     async def run(self) -> None:
         """Follow until cancelled."""
         if not self.enabled:
-            await asyncio.Event().wait()
+            await (asyncio.Event().wait() if self.picks is None else self.picks.run())
         await self.link.keep(
             Wish(self._subjects.all_events, self._arrived, self._settings.events_queue, QUEUE_BYTES)
         )
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
+                self._recovering.tasks = tasks
                 for follower in self._followers.values():
-                    self._recover(follower)
+                    self._recovering.see_to(follower)
                 tasks.create_task(self.link.run(), name="nats link")
                 tasks.create_task(self._apply(), name="apply events")
+                if self.dynamo is not None:
+                    tasks.create_task(self.dynamo.run(), name="dynamo's events")
+                if self.picks is not None:
+                    tasks.create_task(self.picks.run(), name="picks")
         finally:
-            self._tasks = None
+            self._recovering.tasks = None
+
+    def _here(self, worker: str, ask: Ask) -> Iterator[bytes] | None:
+        return None if self.dynamo is None else self.dynamo.answers(worker, ask)
+
+    def _untold(self, worker: str) -> bool:
+        return worker in self._followers and not self.told_of(worker)
+
+    def _cleared(self, worker: str) -> None:
+        if self.picks is not None:
+            self.picks.approximate.forget(worker)
 
     async def _opened(self) -> None:
         """The connection is there (again): whatever was published meanwhile was missed."""
+        if self.dynamo is not None:
+            self.dynamo.opened()
         for follower in list(self._followers.values()):
             follower.cursor.doubt()
             follower.wake.set()
-            self._recover(follower)
+            self._recovering.see_to(follower)
 
     async def _arrived(self, message: Msg) -> None:
+        self.deliver(message.subject, message.data)
+
+    def deliver(self, subject: str, data: bytes) -> None:
+        """Take a record in, as from a bridge; it is applied soon."""
         if len(self._queue) >= self._settings.events_queue:
             self._queue.popleft()
             self.counts.queue_dropped += 1
-        self._queue.append((message.subject, message.data))
+        self._queue.append((subject, data))
         self._filled.set()
+
+    def _told(self, follower: Follower, now: float) -> None:
+        if follower.told(now):
+            log.info("a silent worker's events are back", worker=follower.worker)
 
     async def _apply(self) -> None:
         """Apply what arrived, in turns short enough that picks do not wait."""
@@ -248,110 +275,7 @@ class Subscriber:
             follower.wake.set()  # the bridge is back: a pause made for its absence is over
         follower.heard_at = now
         if event.kind != "beat":
-            follower.event_at = follower.heard_at
-        touched = self._step(follower, follower.cursor.take(event))
-        self._recover(follower)
+            self._told(follower, now)
+        touched = self._applier.step(follower, follower.cursor.take(event))
+        self._recovering.see_to(follower)
         return touched
-
-    def _step(self, follower: Follower, step: Step) -> int:
-        """Bring the index to where the cursor is."""
-        if step.clear:
-            self.counts.clears += 1
-            self._index.clear(follower.worker)
-        touched = 0
-        for event in step.apply:
-            touched += len(event.hashes)
-            if event.kind == "stored":
-                self._store(follower, event.hashes, event.tier)
-            elif event.kind == "removed":
-                self.counts.removed_blocks += len(event.hashes)
-                self._index.remove(follower.worker, event.hashes, event.tier)
-        return touched
-
-    def _store(self, follower: Follower, hashes: Sequence[int], tier: int) -> None:
-        self.counts.stored_blocks += len(hashes)
-        self._index.store(follower.worker, hashes, tier)
-        if tier == 0:
-            try:
-                self._on_stored(follower.worker, hashes)
-            except Exception:
-                # A listener's fault must not stop the events of every worker.
-                self.counts.listener_errors += 1
-                log.exception("a listener of stored blocks failed", worker=follower.worker)
-
-    def _recover(self, follower: Follower) -> None:
-        """See to it that this worker is being recovered, unless it is current or nothing runs yet."""
-        if self._tasks is None or follower.task is not None or follower.cursor.current:
-            return
-        follower.task = self._tasks.create_task(self._recovery(follower), name=f"recover {follower.worker}")
-
-    async def _recovery(self, follower: Follower) -> None:
-        """Ask until the worker is current; `unwatch` cancels this."""
-        retrying = AsyncRetrying(
-            retry=retry_if_result(lambda done: not done),
-            wait=wait_random_exponential(multiplier=RETRY_FIRST_SECONDS, max=RETRY_MOST_SECONDS),
-            stop=stop_never,
-            sleep=follower.rest,
-        )
-        try:
-            await retrying(self._once, follower)
-        finally:
-            follower.task = None
-        self._recover(follower)  # what arrived while this task was ending
-
-    async def _once(self, follower: Follower) -> bool:
-        """One question, and its answer applied. Whether the worker is current."""
-        async with self._gate:
-            if follower.cursor.current:
-                return True
-            self.counts.asks += 1
-            asked = follower.cursor.epoch
-            subject = self._subjects.asks(follower.worker)
-            answer = await question(
-                self.link, subject, follower.cursor.ask(), timeout=self._settings.recovery_timeout_seconds
-            )
-            if isinstance(answer, Silence):
-                self.counts.unanswered += 1
-                follower.last_error = answer.reason
-                if self.link.connected:
-                    follower.answers = answer.reached
-                return False
-            self.counts.answers += 1
-            follower.answers = True
-            await self._accept(follower, answer, asked)
-        if follower.cursor.current:
-            follower.last_error = ""
-        return follower.cursor.current
-
-    async def _accept(self, follower: Follower, pieces: list[Answer], asked: Epoch | None) -> None:
-        first, cursor = pieces[0], follower.cursor
-        if not cursor.accept(first, asked):
-            follower.last_error = "an answer from before what is known already"
-            return
-        if first.kind == "snapshot":
-            await self._swap(follower, pieces)
-            return
-        for piece in pieces:
-            for data in piece.events:
-                event = decode_event(data)
-                if isinstance(event, Fault):
-                    self.counts.malformed += 1
-                    continue
-                self._step(follower, cursor.take(event))
-                await asyncio.sleep(0)
-        self._step(follower, cursor.settle(pieces[-1]))
-
-    async def _swap(self, follower: Follower, pieces: list[Answer]) -> None:
-        """Put a snapshot in place of what is held, in small steps; a newer life of the source stops it."""
-        cursor = follower.cursor
-        life = cursor.begin_snapshot(pieces[0].epoch)
-        self.counts.snapshots += 1
-        self._index.clear(follower.worker)
-        for piece in pieces:
-            for part in piece.blocks:
-                for start in range(0, len(part.hashes), SWAP_HASHES):
-                    self._store(follower, part.hashes[start : start + SWAP_HASHES], part.tier)
-                    await asyncio.sleep(0)
-                    if cursor.lives != life:
-                        return
-        self._step(follower, cursor.end_snapshot(pieces[-1], life))

@@ -32,7 +32,7 @@ from picker.requests.template import read_json
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-LONGEST = 250_000
+LONGEST = 800_000
 """Characters encoded at one go: the library's pattern matching overflows its stack towards a million blanks."""
 MAX_ID = 2**32 - 1
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")

@@ -9,11 +9,18 @@ import orjson
 
 from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Unread
 from picker.requests.fields import MAX_NAME
-from picker.requests.openai import Adapters, read_chat, read_completion
+from picker.requests.openai import MAX_TOKEN_IDS, Adapters, read_chat, read_completion
 
 __all__ = ["Ask", "BadRequest", "parse", "path_of", "read", "suffix_of"]
 
 DEFAULT_PATH = "/v1/completions"
+
+MAX_CONTAINERS = 100_000
+"""Most objects and arrays in one body. Read, each costs up to 20 times its bytes and stays until tokens are known."""
+MAX_STRINGS = 500_000
+"""Most strings in one body, names of fields included."""
+MAX_COMMAS = MAX_TOKEN_IDS + MAX_STRINGS
+"""Most values in one body, as their commas count them; token ids are the most numerous ones."""
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], Adapters], Ask]] = {
     "/completions": read_completion,
@@ -99,11 +106,12 @@ def parse(body: bytes) -> Mapping[str, Any]:
     A body as a JSON object; of a repeated key the last one counts.
 
     Raises:
-        BadRequest: it is not JSON, or no object.
+        BadRequest: it is not JSON, or no object, or holds more values than `MAX_CONTAINERS` and its siblings allow.
 
     """
     if not body.strip():
         raise BadRequest("The request body is empty; a JSON object is needed.")
+    _bound(body)
     try:
         value = orjson.loads(body)
     except (ValueError, RecursionError) as error:
@@ -111,6 +119,26 @@ def parse(body: bytes) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")
     return value
+
+
+def _bound(body: bytes) -> None:
+    """Refuse a body of too many values before it is read: 16 MiB of ``[[],[],...`` would stop the process for seconds."""
+    if _within(body, strings=body.count(b'"') // 2):
+        return
+    # Text may hold as many brackets, commas and escaped quotes as it likes: look again at what is outside of strings.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    strings = plain.count(b'"') // 2
+    if strings <= MAX_STRINGS and _within(b"".join(plain.split(b'"')[::2]), strings=strings):
+        return
+    raise BadRequest(
+        f"The request body holds too many values: at most {MAX_CONTAINERS} objects and arrays, {MAX_STRINGS} strings"
+        f" and {MAX_COMMAS} values in all are read."
+    )
+
+
+def _within(text: bytes, *, strings: int) -> bool:
+    containers = text.count(b"{") + text.count(b"[")
+    return containers <= MAX_CONTAINERS and strings <= MAX_STRINGS and text.count(b",") <= MAX_COMMAS
 
 
 def _unread(headers: Mapping[str, str], body: bytes | None, *, complete: bool) -> Unread | None:

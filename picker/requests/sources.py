@@ -38,7 +38,8 @@ def _url(model: str, text: str) -> URL:
     except ValueError:
         usable = False
     if not usable:
-        raise ValueError(f"model {model!r}: {text[:200]!r} is no engine's address; http://host:port is")
+        shown = "what is given" if "@" in text else repr(text[:200])
+        raise ValueError(f"model {model!r}: {shown} is no engine's address; http://host:port is")
     if url.user is not None or url.password is not None or url.query_string or url.fragment:
         raise ValueError(f"model {model!r}: an engine's address holds no user, password, query or fragment")
     return url

@@ -127,8 +127,8 @@ class Template:
             "documents": chat.documents,
             **chat.arguments,
             "add_generation_prompt": chat.add_generation_prompt,
-            "continue_final_message": chat.continue_final_message,
         }
+        variables.pop("continue_final_message", None)  # transformers keeps it from the template
         pieces: list[str] = []
         length = 0
         for piece in self._template.generate(variables):

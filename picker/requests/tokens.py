@@ -179,7 +179,8 @@ class Tokens:
             leading = job.first[:]
             return TokenIds((leading,), complete=False) if leading else Untold(Why.LATE)
         finally:
-            turn.abandoned = True
+            if not turn.future.done():
+                self._turns.abandon(turn)
 
     def _finished(self, turn: Turn[TokenIds | Untold]) -> None:
         self._counts.thread_seconds += turn.seconds

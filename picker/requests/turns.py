@@ -31,7 +31,6 @@ class Turn(Generic[T]):
         self.steps = steps
         self.future: Future[T] = Future()
         self.abandoned = False
-        """Nobody waits any more: it goes on only while nothing else waits for a thread."""
         self.begun = False
         self.spent = 0
         self.ahead = 0
@@ -93,19 +92,42 @@ class Turns:
         self._wake()
         return turn
 
+    def abandon(self, turn: Turn[T]) -> None:
+        """
+        Nobody waits for it any more.
+
+        It is dropped, with all that it holds, where it has not begun or something else waits; else it goes on for as
+        long as nothing does.
+        """
+        with self._lock:
+            turn.abandoned = True
+            queue = next((queue for queue in (self._short, self._long) if turn in queue), None)
+            if queue is None or not self._droppable(turn, others=len(self._short) + len(self._long) - 1):
+                return
+            queue.remove(turn)
+            self._held -= 1
+        turn.drop()
+
+    @staticmethod
+    def _droppable(turn: Turn[Any], *, others: int) -> bool:
+        return turn.abandoned and (not turn.begun or others > 0)
+
     def _queue(self, turn: Turn[Any], *, first: bool = False) -> None:
-        """Holding the lock. Begun work goes before work that has not begun, so that some is finished in time."""
+        """Holding the lock. What comes back goes first among its like, so that some is finished in time."""
         queue = self._long if turn.long else self._short
         (queue.appendleft if first else queue.append)(turn)
 
     def _take(self) -> Turn[Any] | None:
         with self._lock:
             if self._short:
-                return self._short.popleft()
-            if self._long and self._long_running < self._long_limit:
+                turn = self._short.popleft()
+            elif self._long and self._long_running < self._long_limit:
                 self._long_running += 1
-                return self._long.popleft()
-            return None
+                turn = self._long.popleft()
+            else:
+                return None
+            turn.begun = True
+            return turn
 
     def _next(self) -> None:
         """In a thread: one step of the work whose turn it is."""
@@ -118,10 +140,11 @@ class Turns:
         turn.seconds += time.monotonic() - begun
         with self._lock:
             self._long_running -= long
-            if settle is None and self._closed:
+            waiting = len(self._short) + len(self._long)
+            if settle is None and (self._closed or self._droppable(turn, others=waiting)):
                 settle = turn.drop
             if settle is None:
-                self._queue(turn, first=True)
+                self._queue(turn, first=turn.long == long)
             else:
                 self._held -= 1
             more = settle is None or bool(self._long)
@@ -132,11 +155,8 @@ class Turns:
 
     def _step(self, turn: Turn[Any]) -> Callable[[], object] | None:
         """Do one step. None where more are to come, else what is left to do once the place is given back."""
-        if turn.abandoned and (not turn.begun or self._short or self._long):
-            return turn.drop
         try:
             turn.spent += turn.ahead
-            turn.begun = True
             turn.ahead = next(turn.steps)
         except StopIteration as end:
             return partial(turn.future.set_result, end.value)

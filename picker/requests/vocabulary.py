@@ -19,7 +19,7 @@ __all__ = ["MAX_PIECE", "Vocabulary", "VocabularyError", "load"]
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Size of one tokenizer's cache of pieces."""
-GROUP_CHARACTERS = 32_768
+GROUP_CHARACTERS = 16_384
 """Pieces not cached are encoded together up to this length; between two groups others have their turn."""
 SLICE_CHARACTERS = 8192
 """A piece longer than this is cut into slices of about this length, where the tokenizer allows it."""

@@ -13,7 +13,12 @@ Two streams per pool:
   comes later need not read all. The eldest member writes it; ``head`` changes by compare-and-set on its revision.
 
 Here: commands and checkpoints as they are stored (`codec`), the fold (`fold`), the connection and what it may raise
-(`wire`, `translation`), following the log (`follower`, `log`), checkpoints (`checkpoints`), the seam's calls (`plane`).
+(`address`, `wire`, `translation`), following the log (`follower`, `attaching`, `life`), writing to it (`log`),
+checkpoints (`checkpoints`), the seam's calls (`plane`).
+
+A lone server that restarted may have lost what it had acknowledged, so that is a new epoch: bookings are booked again by
+their owners; ends and leases stay where the pool is kept on file. In a cluster the restart of one server is no event;
+if the log lost its tail all the same, whoever had folded that tail finds out and begins an epoch.
 
 Not promised on NATS: a choice in one step (no ``select``); that replicas of different versions fold alike unless the
 schema number says so: a change of the ledger's rules is a change of the schema.

@@ -117,7 +117,7 @@ class Attacher:
             run = f"{life} after {self._epoch}"
         epoch = max(self._epoch + 1, _milliseconds(info))
         sequence = await connection.publish(self._begin(run, epoch, lose=False))
-        await following.reach(sequence, connection.timeout * 4)
+        await following.reach(sequence, CATCH_UP_SECONDS)
         log.info("state plane begins an epoch", epoch=fold.epoch, server=connection.where)
 
 

@@ -47,9 +47,7 @@ _BY_CLASS: dict[type[BaseException], type[StatePlaneError]] = {
     nats.js.errors.APIError: PlaneRefusedError,
     nats.errors.AuthorizationError: PlaneRefusedError,
     nats.errors.SecureConnRequiredError: PlaneRefusedError,
-    nats.errors.SecureConnWantedError: PlaneRefusedError,
     nats.errors.SecureConnFailedError: PlaneRefusedError,
-    nats.errors.InvalidUserCredentialsError: PlaneRefusedError,
     nats.errors.MaxPayloadError: PlaneRefusedError,
     nats.errors.TimeoutError: PlaneTimeoutError,
     nats.errors.Error: PlaneDisconnectedError,
@@ -86,6 +84,8 @@ def translated(error: Exception, where: str) -> StatePlaneError:
         return PlaneRefusedError(f"{where} has no room for the plane's streams: {text}; raise its limits")
     if code in _CONFLICTS:
         return ConflictError(_TEXTS[ConflictError].format(where=where))
+    if isinstance(error, nats.errors.InvalidUserCredentialsError):
+        return PlaneRefusedError(f"the credentials file for {where} does not hold a user's JWT and seed")
     if isinstance(error, nats.errors.SecureConnWantedError):
         return PlaneRefusedError(f"{where} does not offer TLS, but the plane's URL says tls://")
     if isinstance(error, ssl.SSLError):

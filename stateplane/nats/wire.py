@@ -31,6 +31,7 @@ LONGEST_MESSAGE = 65_536
 """Bytes of one command."""
 CONNECT_SECONDS = 2
 """For a connection and its handshake; a caller's own deadline is shorter and does not end it."""
+CLOSE_SECONDS = 0.5
 PING_SECONDS = 5
 """A connection on which two of these pings in a row stay without answer is given up."""
 
@@ -49,8 +50,18 @@ class _Client(Client):
     def _connect_command(self) -> bytes:
         if self.tls_only and not self.told.get("tls_required"):
             raise nats.errors.SecureConnWantedError
-        command: bytes = super()._connect_command()
+        try:
+            command: bytes = super()._connect_command()
+        except Exception:  # noqa: BLE001 - the reader of credentials files raises whatever it trips over
+            raise nats.errors.InvalidUserCredentialsError from None
         return command
+
+    def abort(self) -> None:
+        """End its sockets: after a failed handshake, or over TLS, closing alone leaves one open."""
+        for name in ("_io_writer", "_bare_io_writer"):
+            writer: asyncio.StreamWriter | None = getattr(self._transport, name, None)
+            if writer is not None:
+                writer.transport.abort()
 
 
 class Connection:
@@ -66,6 +77,7 @@ class Connection:
         self._client.tls_only = address.tls
         self._last_error: Exception | None = None
         self._denied = ""
+        self._begun = False
         self._asking: set[asyncio.Timeout] = set()
         self.js: JetStreamContext = self._client.jetstream(timeout=timeout)
 
@@ -78,6 +90,7 @@ class Connection:
         """Connect. Raises StatePlaneError."""
         try:
             entry = await asyncio.to_thread(self.address.entry)
+            self._begun = True
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._client.connect(
                     list(self.address.servers),
@@ -96,10 +109,6 @@ class Connection:
             raise PlaneRefusedError(
                 f"a NATS credentials file needs the package {error.name!r}: pip install {error.name}"
             ) from error
-        except ValueError as error:
-            raise PlaneRefusedError(
-                f"{self.where}: the credentials file does not hold credentials"
-            ) from error
         except DRIVER_ERRORS as error:
             raise translated(self._cause(error), self.where) from error
 
@@ -111,9 +120,14 @@ class Connection:
         self._last_error = error
         if "permissions violation" in str(error).lower():
             self._denied = str(error)[:200]
+            self._fail_asking()
 
     async def _ended(self) -> None:
         self.closed.set()
+        self._fail_asking()
+
+    def _fail_asking(self) -> None:
+        """The client would let what is in flight wait for its deadline."""
         now = asyncio.get_running_loop().time()
         for waiting in self._asking:
             if not waiting.expired():
@@ -138,11 +152,16 @@ class Connection:
     async def close(self) -> None:
         """Give it up."""
         self.closed.set()
+        if not self._begun:
+            return
         try:
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.close()
         except DRIVER_ERRORS as error:
             log.debug("a connection to the plane did not close cleanly", error=repr(error))
+        finally:
+            self._client.abort()
+            await asyncio.sleep(0)
 
     # --- the server's and the streams' lives
 

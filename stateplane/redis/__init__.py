@@ -11,7 +11,7 @@ from stateplane.redis.plane import RedisPlane
 def open_url(
     url: str, *, pool: str, owner: Owner, rules: Rules, timeout: float, password_file: Path | None
 ) -> RedisPlane:
-    """``redis://[user[:password]@]host[:port][/database]``; ``rediss://`` is the same over TLS."""
+    """The URLs are described at ``stateplane.redis.address.read_url``."""
     return RedisPlane(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)
 
 

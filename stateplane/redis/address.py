@@ -80,7 +80,10 @@ class Address:
             return Connection(**made)
         self._check_files()
         return SSLConnection(
-            ssl_ca_certs=_text(self.ca), ssl_certfile=_text(self.certificate), ssl_keyfile=_text(self.key), **made
+            ssl_ca_certs=_text(self.ca),
+            ssl_certfile=_text(self.certificate),
+            ssl_keyfile=_text(self.key),
+            **made,
         )
 
     def _check_files(self) -> None:
@@ -114,15 +117,18 @@ def read_url(url: str, *, password_file: Path | None) -> Address:
         sentinel = parts.scheme.endswith("+sentinel")
         tls = parts.scheme.startswith("rediss")
         standard = SENTINEL_PORT if sentinel else PORT
-        hosts = tuple(_host(host, standard) for host in parts.netloc.rpartition("@")[2].split(","))
+        listed = parts.netloc.rpartition("@")[2]
+        hosts = tuple(_host(host, standard) for host in (listed.split(",") if sentinel else [listed]))
         primary, database = _path(parts.path, sentinel=sentinel)
-        if len(hosts) > 1 and not sentinel:
-            raise ValueError("several hosts")
     except ValueError:
         # the cause would quote a part of the URL, which may be the password's
         raise PlaneRefusedError(
             f"the plane's URL ({scheme}://...) cannot be read: a part of it is malformed; it is "
-            + ("host:port,host:port/primary-name" if "sentinel" in scheme else "host:port or host:port/database")
+            + (
+                "host:port,host:port/primary-name"
+                if "sentinel" in scheme
+                else "host:port or host:port/database"
+            )
             + ", and a password with reserved characters must be percent-encoded"
         ) from None
     options = _options(parts, tls=tls, sentinel=sentinel)
@@ -166,9 +172,14 @@ def _options(parts: SplitResult, *, tls: bool, sentinel: bool) -> dict[str, Path
     options = {name: Path(value) for name, value in parse_qsl(parts.query, keep_blank_values=True)}
     unknown = sorted(set(options) - known)
     if unknown:
+        plain = (
+            ""
+            if tls or unknown[0] not in _TLS_OPTIONS
+            else f"; TLS needs {parts.scheme.replace('redis', 'rediss')}://"
+        )
         raise PlaneRefusedError(
             f"the plane's URL ({parts.scheme}://...) has the option {unknown[0][:40]!r}; "
-            f"known are {', '.join(sorted(known)) or 'none'}"
+            f"known are {', '.join(sorted(known)) or 'none'}{plain}"
         )
     return options
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import hiredis
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ResponseError
 
 Argument = str | bytes | int | float
 
@@ -34,27 +36,31 @@ class Counts:
     schema: int = 0  # of the records that are written
 
 
+def packed(command: Sequence[Argument]) -> bytes:
+    """By the C packer: the driver's own, in Python, costs a call of many arguments a third of its client time."""
+    data: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type] # its stub knows tuples of one item only
+    return data
+
+
 async def ask(connection: AbstractConnection, *command: Argument) -> Any:
     """One command, one reply as it came."""
-    await connection.send_packed_command(connection.pack_commands([command]), check_health=False)
+    await connection.send_packed_command(packed(command), check_health=False)
     return await connection.read_response(disable_decoding=True)
 
 
 async def ask_all(connection: AbstractConnection, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-    """Several in one write; raises the first error after all were read."""
-    await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    """Several in one write. Raises the first error that was replied, after all replies were read."""
+    await connection.send_packed_command(b"".join(map(packed, commands)), check_health=False)
     replies: list[Any] = []
-    fault: Exception | None = None
+    fault: ResponseError | None = None
     for _ in commands:
         try:
             replies.append(await connection.read_response(disable_decoding=True))
-        except Exception as error:
-            if not connection.is_connected:
-                raise
+        except ResponseError as error:
             fault = fault or error
     if fault is not None:
         raise fault
     return replies
 
 
-__all__ = ["Argument", "Counts", "ask", "ask_all"]
+__all__ = ["Argument", "Counts", "ask", "ask_all", "packed"]

@@ -25,7 +25,8 @@ from stateplane.booking import (
     Terms,
     Version,
 )
-from stateplane.errors import PlaneCorruptError
+from stateplane.errors import PlaneCorruptError, PlaneRefusedError
+from stateplane.schema import readable, unreadable
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -50,7 +51,12 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
     via: int
 
 
+class _Any(msgspec.Struct, array_like=True, frozen=True):
+    schema: int
+
+
 _RECORD = msgspec.msgpack.Decoder(Record)
+_ANY = msgspec.msgpack.Decoder(_Any)
 _INFO = msgspec.json.Decoder(dict[str, str])
 _STATES = (State.ACTIVE, State.DRAINING)
 
@@ -76,12 +82,12 @@ def text_of(raw: bytes, key: str) -> str:
         raise PlaneCorruptError(key, "a name is not UTF-8") from error
 
 
-def pack(booking: Booking, owner: str) -> bytes:
-    """A booking that is handed in."""
+def pack(booking: Booking, owner: str, schema: int) -> bytes:
+    """A booking that is handed in, to be kept in that schema."""
     amount = booking.amount
     return msgspec.msgpack.encode(
         Record(
-            schema=SCHEMA,
+            schema=schema,
             key=booking.key,
             worker=booking.worker,
             owner=owner,
@@ -102,15 +108,30 @@ def pack(booking: Booking, owner: str) -> bytes:
     )
 
 
-def record_of(raw: bytes, key: str) -> Record:
-    """A stored record. Raises PlaneCorruptError; one of a newer schema than ours does not decode either."""
+def record_of(raw: bytes, key: str, newest: int = SCHEMA) -> Record:
+    """A stored record. Raises PlaneCorruptError, PlaneRefusedError for one of a schema that is not read here."""
     try:
         record = _RECORD.decode(raw)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError) as error:
+        _check_schema(_schema_of(raw), newest)
         raise PlaneCorruptError(key, "a stored booking does not decode") from error
-    if record.schema > SCHEMA:
-        raise PlaneCorruptError(key, f"a stored booking has schema {record.schema}, newer than ours")
+    _check_schema(record.schema, newest)
+    if not record.worker:
+        raise PlaneCorruptError(key, "a stored booking names no worker")
     return record
+
+
+def _schema_of(raw: bytes) -> int:
+    """The number that a record of any schema begins with; ours where there is none."""
+    try:
+        return _ANY.decode(raw).schema
+    except (msgspec.MsgspecError, ValueError):
+        return SCHEMA
+
+
+def _check_schema(schema: int, newest: int) -> None:
+    if not readable(schema, newest=newest):
+        raise PlaneRefusedError(unreadable(schema, newest=newest))
 
 
 def booking_of(booking_id: str, record: Record, left_ms: int) -> Booking:
@@ -143,12 +164,12 @@ def version_of(raw: bytes) -> Version:
     return Version(int(epoch), int(number))
 
 
-def outcome_of(booking_id: str, reply: Sequence[bytes]) -> Outcome:
+def outcome_of(booking_id: str, reply: Sequence[bytes], newest: int = SCHEMA) -> Outcome:
     """What an operation answered."""
     status, raw, left, cause, superseded, version = reply
     return Outcome(
         status=Status(status.decode()),
-        booking=booking_of(booking_id, record_of(raw, booking_id), int(left)) if raw else None,
+        booking=booking_of(booking_id, record_of(raw, booking_id, newest), int(left)) if raw else None,
         cause=Cause(cause.decode()) if cause else None,
         superseded=(text_of(superseded, booking_id),) if superseded else (),
         version=version_of(version) if version else None,
@@ -168,17 +189,41 @@ def members_of(flat: Sequence[bytes], epoch: int, key: str) -> tuple[Member, ...
     return tuple(members)
 
 
-def change_of(entry_id: bytes, fields: Sequence[bytes]) -> Change | None:
-    """One entry of the stream; None for the one that begins an epoch."""
+def lapses_of(flat: Sequence[bytes], key: str) -> dict[int, tuple[int, Cause]]:
+    """The lapses' hash: lease -> deadline, cause."""
+    lapses = {}
+    for lease, value in zip(flat[::2], flat[1::2], strict=True):
+        try:
+            deadline, cause = value.decode().split(" ")
+            lapses[int(lease)] = (int(deadline), Cause(cause))
+        except ValueError as error:
+            raise PlaneCorruptError(key, "a lapse does not decode") from error
+    return lapses
+
+
+def epoch_of(raw: bytes | None, key: str) -> int | None:
+    """The epoch as the plane keeps it; None where there is none."""
+    try:
+        return None if raw is None else int(raw)
+    except ValueError as error:
+        raise PlaneCorruptError(key, "the epoch is no number") from error
+
+
+def change_of(entry_id: bytes, fields: Sequence[bytes], newest: int = SCHEMA) -> Change | None:
+    """One entry of the stream; None for the one that begins an epoch.
+
+    Raises PlaneCorruptError, PlaneRefusedError for one of a schema that is not read here.
+    """
     version = version_of(entry_id)
     key = f"stream entry {entry_id.decode()}"
     kind, subject = fields[0][:1], text_of(fields[1], key)
     told = dict(zip(fields[2::2], fields[3::2], strict=True))
     try:
-        if int(fields[0][1:]) > SCHEMA:
-            raise PlaneCorruptError(key, "a change has a newer schema than ours")
+        _check_schema(int(fields[0][1:]), newest)
         if kind == b"b":
-            return Booked(version, booking_of(subject, record_of(told[b"r"], subject), int(told[b"d"])))
+            return Booked(
+                version, booking_of(subject, record_of(told[b"r"], subject, newest), int(told[b"d"]))
+            )
         if kind == b"g":
             return Gone(version, subject, Cause(told[b"c"].decode()))
         if kind == b"l":

@@ -11,9 +11,10 @@ from redis.asyncio.connection import AbstractConnection
 from stateplane.booking import Change, Gap, Version
 from stateplane.errors import PlaneClosedError, StatePlaneError
 from stateplane.redis import codec
+from stateplane.redis.calls import Counts
+from stateplane.redis.link import Link
 from stateplane.redis.scripts import Keys
 from stateplane.redis.translation import DRIVER_ERRORS, translated
-from stateplane.redis.wire import Counts, Link
 
 BLOCK_MS = 1000
 """How long the server holds a read without news: after it the epoch is looked at."""
@@ -51,7 +52,7 @@ class Feed:
                     )
                     return
                 self._after = version
-                change = codec.change_of(entry_id, fields)
+                change = codec.change_of(entry_id, fields, self._link.newest)
                 if change is not None:
                     yield change
 
@@ -70,8 +71,9 @@ class Feed:
         """
         assert self._connection is not None
         if self._look:
-            epoch = await self._link.ask(self._connection, "HGET", self._keys["meta"], "epoch")
-            if epoch is None or int(epoch) != self._after.epoch:
+            meta = self._keys["meta"]
+            epoch = codec.epoch_of(await self._link.ask(self._connection, "HGET", meta, "epoch"), meta)
+            if epoch != self._after.epoch:
                 return None
         after = f"{self._after.epoch}-{self._after.number}"
         command = ("XREAD", "COUNT", PIECE, "BLOCK", BLOCK_MS, "STREAMS", self._keys["stream"], after)

@@ -12,6 +12,7 @@ import msgspec
 from stateplane import checks
 from stateplane.booking import (
     PROVEN,
+    SCHEMA,
     Amount,
     Beat,
     Booking,
@@ -28,10 +29,13 @@ from stateplane.booking import (
 )
 from stateplane.errors import PlaneClosedError, PlaneEpochError, StatePlaneError
 from stateplane.redis import codec
+from stateplane.redis.calls import Argument, Counts
 from stateplane.redis.feed import Feed
+from stateplane.redis.link import Link
 from stateplane.redis.scripts import Keys, common_arguments, read_scripts
 from stateplane.redis.snapshot import read_snapshot
-from stateplane.redis.wire import Argument, Counts, Link, Wire
+from stateplane.redis.wire import Wire
+from stateplane.schema import MEMBER_KEY
 from stateplane.servingtime import milliseconds
 
 SLICE = 32
@@ -39,7 +43,10 @@ SLICE = 32
 
 
 class RedisPlane:
-    """One owner's hand in a pool's bookings on a server; keeps the promises of ``stateplane.plane``."""
+    """One owner's hand in a pool's bookings on a server; keeps the promises of ``stateplane.plane``.
+
+    ``schema``: the newest one that this program reads, which members are told; it reads the one before too.
+    """
 
     capabilities = frozenset({"select"})
 
@@ -52,12 +59,13 @@ class RedisPlane:
         rules: Rules,
         timeout: float = 0.25,
         password_file: Path | None = None,
+        schema: int = SCHEMA,
     ) -> None:
         self.owner = checks.owner(owner)
         self.counts = Counts()
         self._rules = rules
         self._keys = Keys(pool)
-        scripts = read_scripts()
+        scripts = read_scripts(schema)
         self._link = Link(
             url,
             keys=self._keys,
@@ -65,6 +73,7 @@ class RedisPlane:
             lease_ms=milliseconds(rules.lease),
             timeout=timeout,
             password_file=password_file,
+            schema=schema,
         )
         self._wire = Wire(self._link, keys=self._keys, scripts=scripts, counts=self.counts)
         self._token = codec.owner_token(owner)
@@ -85,7 +94,12 @@ class RedisPlane:
             raise
 
     async def _operate(self, script: str, booking_id: str, *arguments: Argument) -> Outcome:
-        return codec.outcome_of(booking_id, await self._call(script, booking_id, *arguments))
+        return codec.outcome_of(
+            booking_id, await self._call(script, booking_id, *arguments), self._link.newest
+        )
+
+    def _pack(self, booking: Booking) -> bytes:
+        return codec.pack(booking, self._token, self._link.written)
 
     async def start(self, info: Mapping[str, str]) -> Beat:
         """Connect anew, learn or begin the epoch, join as a member."""
@@ -99,14 +113,14 @@ class RedisPlane:
         """Book on ``booking.worker``."""
         checks.booking(booking)
         left = -1 if booking.drain_left is None else milliseconds(booking.drain_left)
-        return await self._operate("book", booking.id, codec.pack(booking, self._token), left)
+        return await self._operate("book", booking.id, self._pack(booking), left)
 
     async def select(self, booking: Booking, candidates: Sequence[Candidate], terms: Terms) -> Outcome:
         """Choose by the exact sums and book in one step."""
         checks.name(booking.id, "booking id")
         checks.choice(candidates, terms)
         offered, weights = codec.pack_choice(candidates, terms)
-        return await self._operate("select", booking.id, codec.pack(booking, self._token), offered, weights)
+        return await self._operate("select", booking.id, self._pack(booking), offered, weights)
 
     async def move(self, booking_id: str, *, term: int, op: int, worker: str, amount: Amount) -> Outcome:
         """Another endpoint served."""
@@ -154,9 +168,10 @@ class RedisPlane:
         return await self._beat(info, joining=False)
 
     async def _beat(self, info: Mapping[str, str], *, joining: bool) -> Beat:
-        told = msgspec.json.encode(dict(info))
+        told = msgspec.json.encode({**info, MEMBER_KEY: str(self._link.newest)})
         reply = await self._call("beat", told, SLICE, int(joining))
-        version, lapsed, reaped, more, rebased, returned, owners = reply
+        version, lapsed, reaped, more, rebased, returned, owners, schema = reply
+        self.counts.schema = self._link.written = schema
         reaped += await self._reap_on() if more else 0
         self.counts.reaped += reaped
         self.counts.lapsed += len(lapsed)

@@ -8,6 +8,7 @@ from importlib.resources import files
 from urllib.parse import quote
 
 from stateplane.booking import SCHEMA, Rules
+from stateplane.schema import oldest_of
 from stateplane.servingtime import milliseconds
 
 _SHARED = {
@@ -17,9 +18,12 @@ _SHARED = {
     "rebooked": "", "mark": "", "sums": "",
 }  # fmt: skip
 """Script -> what it shares with others, beside the prelude that all but ``begin`` have."""
-_KEYS = (
-    "meta", "books", "sums", "drains", "active", "lapses", "attempts", "tombs", "buried", "owners", "leases", "stream",
-)  # fmt: skip
+_KEYS = {
+    "meta": "hash", "books": "hash", "sums": "hash", "drains": "zset", "active": "zset", "lapses": "hash",
+    "attempts": "hash", "tombs": "hash", "buried": "zset", "owners": "hash", "leases": "zset", "stream": "stream",
+}  # fmt: skip
+"""Each key and its type, in the order in which the scripts are given them."""
+TYPES = tuple(_KEYS.values())
 
 HISTORY = 65_536
 """Changes kept for watchers, about; one that is further behind gets a ``Gap``."""
@@ -33,17 +37,18 @@ class Script:
     sha: str
 
 
-def _script(*parts: str) -> Script:
+def _script(schema: int, *parts: str) -> Script:
     folder = files(__package__).joinpath("lua")
-    text = "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
+    head = f"local NEWEST,OLDEST={schema},{oldest_of(schema)} -- the schemas that are read"
+    text = "\n".join([head, *(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)])
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def read_scripts() -> dict[str, Script]:
-    """Every script by its name."""
-    scripts = {"begin": _script("begin")}
+def read_scripts(schema: int = SCHEMA) -> dict[str, Script]:
+    """Every script by its name, for a program that reads that schema and the one before."""
+    scripts = {"begin": _script(schema, "begin")}
     for name, shared in _SHARED.items():
-        scripts[name] = _script(*filter(None, ("prelude", shared, name)))
+        scripts[name] = _script(schema, *filter(None, ("prelude", shared, name)))
     return scripts
 
 
@@ -55,7 +60,7 @@ class Keys:
         self.all = tuple(f"{self.tag}:{name}" for name in _KEYS)
 
     def __getitem__(self, name: str) -> str:
-        return self.all[_KEYS.index(name)]
+        return f"{self.tag}:{name}"
 
 
 def common_arguments(owner: str, rules: Rules) -> tuple[str | int, ...]:
@@ -72,4 +77,4 @@ def common_arguments(owner: str, rules: Rules) -> tuple[str | int, ...]:
     )
 
 
-__all__ = ["HISTORY", "SCHEMA", "Keys", "Script", "common_arguments", "read_scripts"]
+__all__ = ["HISTORY", "TYPES", "Keys", "Script", "common_arguments", "read_scripts"]

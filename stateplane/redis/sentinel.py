@@ -19,7 +19,8 @@ _DOWN = ("s_down", "o_down", "disconnected", "slave", "failover_in_progress")
 async def primary_of(address: Address, *, timeout: float) -> Host:
     """Where the primary is, by the first sentinel that knows. Raises StatePlaneError; the caller sets the deadline."""
     asking = [
-        asyncio.create_task(_told_by(host, address, timeout), name="asking a sentinel") for host in address.hosts
+        asyncio.create_task(_told_by(host, address, timeout), name="asking a sentinel")
+        for host in address.hosts
     ]
     faults: list[StatePlaneError] = []
     try:

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from stateplane.booking import Booking, Cause, Member, Snapshot, Version
-from stateplane.errors import PlaneCorruptError, PlaneUnavailableError, StatePlaneError
+from stateplane.errors import PlaneUnavailableError, StatePlaneError
 from stateplane.redis import codec
+from stateplane.redis.calls import Argument, Counts
+from stateplane.redis.link import Link
 from stateplane.redis.scripts import Keys, read_scripts
 from stateplane.redis.translation import DRIVER_ERRORS, translated
-from stateplane.redis.wire import Argument, Counts, Link
 
 PIECE = 500
 TRIES = 5
@@ -67,7 +68,7 @@ class _Reader:
         self._keys = keys
         self._epoch = epoch
         self._common = common
-        self._sha = read_scripts()["mark"].sha
+        self._sha = read_scripts(link.newest)["mark"].sha
 
     async def _ask(self, *command: Argument) -> Any:
         async with asyncio.timeout(self._link.timeout):
@@ -92,10 +93,7 @@ class _Reader:
         version, now, lapses, owners = await self._ask(
             "EVALSHA", self._sha, len(keys), *keys, self._epoch, *self._common
         )
-        found = {}
-        for lease, value in zip(lapses[::2], lapses[1::2], strict=True):
-            deadline, cause = value.decode().split(" ")
-            found[int(lease)] = (int(deadline), Cause(cause))
+        found = codec.lapses_of(lapses, self._keys["lapses"])
         members = codec.members_of(owners, self._epoch, self._keys["owners"])
         return _Mark(codec.version_of(version), int(now), found, members)
 
@@ -107,7 +105,7 @@ class _Reader:
             cursor, flat = await self._ask("HSCAN", key, cursor, "COUNT", PIECE)
             for raw_id, raw in zip(flat[::2], flat[1::2], strict=True):
                 booking_id = codec.text_of(raw_id, key)
-                records[booking_id] = codec.record_of(raw, booking_id)
+                records[booking_id] = codec.record_of(raw, booking_id, self._link.newest)
             if cursor == b"0":
                 return records
 
@@ -128,15 +126,15 @@ class _Reader:
                 if codec.version_of(entry_id).number != number + 1:
                     return False
                 number += 1
-                _apply(records, fields)
+                _apply(records, fields, self._link.newest)
         return True
 
 
-def _apply(records: dict[str, codec.Record], fields: Sequence[bytes]) -> None:
+def _apply(records: dict[str, codec.Record], fields: Sequence[bytes], newest: int) -> None:
     kind, subject = fields[0][:1], codec.text_of(fields[1], "stream")
     told = dict(zip(fields[2::2], fields[3::2], strict=True))
     if kind == b"b":
-        records[subject] = codec.record_of(told[b"r"], subject)
+        records[subject] = codec.record_of(told[b"r"], subject, newest)
     elif kind == b"g":
         records.pop(subject, None)
     elif kind == b"l":
@@ -153,6 +151,4 @@ def _lapsed(record: codec.Record, deadline: int, cause: Cause) -> codec.Record:
 
 
 def _shown(booking_id: str, record: codec.Record, now: int) -> Booking:
-    if not record.worker:
-        raise PlaneCorruptError(booking_id, "a stored booking names no worker")
     return codec.booking_of(booking_id, record, max(0, record.deadline - now))

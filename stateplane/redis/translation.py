@@ -15,6 +15,7 @@ from stateplane.errors import (
     PlaneUnavailableError,
     StatePlaneError,
 )
+from stateplane.schema import unreadable
 
 DRIVER_ERRORS: tuple[type[Exception], ...] = (
     driver.RedisError,
@@ -47,7 +48,22 @@ def _slow(text: str, where: str) -> StatePlaneError:
     return PlaneTimeoutError(f"{where} gave no answer in time")
 
 
+_TLS = (
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "shows a certificate that is not trusted; check the plane's CA file and host name",
+    ),
+    ("CERTIFICATE_REQUIRED", "wants a client certificate; name one and its key for the plane"),
+    ("ALERT_UNKNOWN_CA", "does not trust our client certificate; it is signed by another authority"),
+    ("WRONG_VERSION_NUMBER", "does not speak TLS on that port"),
+)
+"""What OpenSSL says -> what to say of the server."""
+
+
 def _lost(text: str, where: str) -> StatePlaneError:
+    for mark, told in _TLS:
+        if mark in text.upper().replace(" ", "_"):
+            return PlaneRefusedError(f"{where} {told}")
     return PlaneDisconnectedError(f"no connection to {where}: {text[:160] or 'it broke'}")
 
 
@@ -65,11 +81,9 @@ def _epoch(text: str, where: str) -> StatePlaneError:
     return PlaneEpochError(f"{where} is in epoch {text.partition('EPOCH ')[2][:20]}, not in ours")
 
 
-def _newer(text: str, where: str) -> StatePlaneError:
-    return PlaneRefusedError(
-        f"{where}: the pool's records have schema {text.partition('SCHEMA ')[2][:10]}, which is newer than this "
-        "replica's; upgrade the replica"
-    )
+def _unreadable(text: str, where: str) -> StatePlaneError:
+    found, newest = text.partition("SCHEMA ")[2].split()[:2]
+    return PlaneRefusedError(f"{where}: {unreadable(int(found), newest=int(newest))}")
 
 
 def _corrupt(text: str, where: str) -> StatePlaneError:
@@ -79,6 +93,10 @@ def _corrupt(text: str, where: str) -> StatePlaneError:
 def _foreign(text: str, where: str) -> StatePlaneError:
     del text
     return PlaneCorruptError(where, "a key there holds a value of another type: something else uses our keys")
+
+
+def _unexpected(text: str, where: str) -> StatePlaneError:
+    return PlaneCorruptError(where, f"a script met a stored value that is not ours: {text[:160]}")
 
 
 def _unserving(why: str) -> _Make:
@@ -108,7 +126,7 @@ _BY_CLASS: dict[type[BaseException], _Make] = {
 
 _BY_TEXT: tuple[tuple[str, _Make], ...] = (
     ("EPOCH ", _epoch),
-    ("SCHEMA ", _newer),
+    ("SCHEMA ", _unreadable),
     ("CORRUPT ", _corrupt),
     ("WRONGTYPE", _foreign),
     ("NOREPLICAS", _unserving("has too few replicas to accept writes")),
@@ -119,8 +137,14 @@ _BY_TEXT: tuple[tuple[str, _Make], ...] = (
     ("OOM", _full),
     ("NOPERM", _rights),
     ("MASTERDOWN", _unserving("is a replica without its primary")),
+    ("user_script:", _unexpected),  # a runtime error of Lua: no script of ours has one on values of ours
 )
 """Codes that the driver has no class for, ours among them."""
+
+
+def is_foreign(error: Exception) -> bool:
+    """Whether a key of ours holds a value of another type."""
+    return "WRONGTYPE" in str(error)[:60]
 
 
 def translated(error: Exception, where: str) -> StatePlaneError:

@@ -1,4 +1,4 @@
-"""Connections to the server, and calls that share one of them."""
+"""Calls that share one connection."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import hiredis
 import structlog
-from redis.asyncio.connection import AbstractConnection, Connection, parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
-from stateplane.booking import SCHEMA
 from stateplane.errors import (
     PlaneClosedError,
+    PlaneCorruptError,
     PlaneDisconnectedError,
     PlaneRefusedError,
     PlaneTimeoutError,
     PlaneUnavailableError,
     StatePlaneError,
 )
+from stateplane.redis.calls import Argument, Counts, packed
+from stateplane.redis.link import Link
 from stateplane.redis.scripts import Keys, Script
-from stateplane.redis.translation import DRIVER_ERRORS, translated
+from stateplane.redis.translation import DRIVER_ERRORS, is_foreign, translated
 
 log = structlog.get_logger(__name__)
 
@@ -34,132 +32,6 @@ BATCH = 128
 """Most calls that are written together."""
 WAITING = 8192
 """Most calls that wait for the connection; past it they fail at once."""
-
-_OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
-
-Argument = str | bytes | int | float
-
-
-@dataclass(slots=True)
-class Counts:
-    """What happened to this plane's calls."""
-
-    calls: int = 0
-    batches: int = 0
-    connects: int = 0
-    timeouts: int = 0
-    disconnects: int = 0
-    refused: int = 0
-    epochs: int = 0
-    scripts_loaded: int = 0
-    gaps: int = 0
-    snapshots: int = 0
-    snapshot_retries: int = 0
-    reaped: int = 0
-    lapsed: int = 0
-    rebased: int = 0
-
-
-def _packed(command: tuple[Argument, ...]) -> bytes:
-    """By the C packer: the driver's own, in Python, costs a call of this many arguments a third of its client time."""
-    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type] # its stub knows tuples of one item only
-    return packed
-
-
-def check_server(info: str, where: str) -> str:
-    """The run id out of ``INFO server``. Raises PlaneRefusedError for a server that is too old."""
-    told = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    kind = "valkey" if "valkey_version" in told else "redis"
-    version = told.get(f"{kind}_version", "0")
-    parts = version.split(".")
-    found = tuple(int(part) if part.isdigit() else 0 for part in (*parts, "0")[:2])
-    if found < _OLDEST[kind]:
-        raise PlaneRefusedError(
-            f"{where} is {kind.capitalize()} {version}; the plane needs Redis 7.0 or Valkey 7.2 or newer"
-        )
-    return told.get("run_id", "")
-
-
-class Link:
-    """How to reach the server: each connection is checked and told the epoch before it is used."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        keys: Keys,
-        scripts: dict[str, Script],
-        lease_ms: int,
-        timeout: float,
-        password_file: Path | None,
-    ) -> None:
-        try:
-            self._settings: dict[str, Any] = dict(parse_url(url))
-        except ValueError:
-            # the cause would quote a part of the URL, which may be the password's
-            scheme = url.partition("://")[0]
-            raise PlaneRefusedError(
-                f"the plane's URL ({scheme}://...) cannot be read: a part of it is malformed"
-            ) from None
-        self._class: type[AbstractConnection] = self._settings.pop("connection_class", Connection)
-        self._settings.pop("max_connections", None)
-        self.where = f"{self._settings.get('host', 'localhost')}:{self._settings.get('port', 6379)}"
-        self.timeout = timeout
-        self.epoch = 0
-        """The newest epoch that any connection was told."""
-        self._keys = keys
-        self._scripts = scripts
-        self._lease_ms = lease_ms
-        self._password_file = password_file
-
-    async def open(self, counts: Counts) -> AbstractConnection:
-        """A connection, ready for calls in ``epoch``; the caller sets the deadline."""
-        connection = self._class(**self._settings_now())
-        try:
-            await connection.connect()  # type: ignore[no-untyped-call]
-            info = await self.ask(connection, "INFO", "server")
-            run_id = check_server(info.decode("utf-8", "replace"), self.where)
-            for name in self._scripts:
-                await self.load(connection, name)
-            counts.scripts_loaded += len(self._scripts)
-            begin = self._scripts["begin"].sha
-            keys = self._keys.all
-            told = await self.ask(
-                connection, "EVALSHA", begin, len(keys), *keys, run_id, self.epoch, SCHEMA, self._lease_ms
-            )
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        self.epoch = int(told)
-        counts.connects += 1
-        return connection
-
-    def _settings_now(self) -> dict[str, Any]:
-        settings = self._settings | {
-            "socket_timeout": None,
-            "socket_connect_timeout": self.timeout,
-            "retry": Retry(NoBackoff(), 0),
-            "protocol": 2,
-            "health_check_interval": 0,
-        }
-        if self._password_file is not None:
-            try:
-                settings["password"] = self._password_file.read_text("utf-8").strip()
-            except (OSError, UnicodeError) as error:
-                raise PlaneRefusedError(
-                    f"the plane's password file {self._password_file} cannot be read: {error}"
-                ) from error
-        return settings
-
-    async def load(self, connection: AbstractConnection, name: str) -> None:
-        """Give the server one script."""
-        await self.ask(connection, "SCRIPT", "LOAD", self._scripts[name].text)
-
-    @staticmethod
-    async def ask(connection: AbstractConnection, *command: Argument) -> Any:
-        """One command, one reply as it came."""
-        await connection.send_packed_command(_packed(command), check_health=False)
-        return await connection.read_response(disable_decoding=True)
 
 
 @dataclass(slots=True)
@@ -267,21 +139,35 @@ class Wire:
     async def _exchange(self, connection: AbstractConnection, batch: Sequence[_Call]) -> list[_Call]:
         """Write all, read all; what comes back are the calls whose script the server does not know."""
         self.counts.batches += 1
-        packed = b"".join([_packed(call.command) for call in batch])
-        await connection.send_packed_command(packed, check_health=False)
-        lost = []
+        data = b"".join([packed(call.command) for call in batch])
+        await connection.send_packed_command(data, check_health=False)
+        lost, foreign = [], []
         for call in batch:
             try:
                 reply = await connection.read_response(disable_decoding=True)
             except ResponseError as error:
                 if str(error).startswith("NOSCRIPT") or type(error).__name__ == "NoScriptError":
                     lost.append(call)
-                    continue
-                self._fail(call, translated(error, self.link.where))
+                elif is_foreign(error):
+                    foreign.append(call)
+                else:
+                    self._fail(call, translated(error, self.link.where))
                 continue
             if not call.reply.done():
                 call.reply.set_result(reply)
+        if foreign:
+            await self._explain(connection, foreign)
         return lost
+
+    async def _explain(self, connection: AbstractConnection, foreign: Sequence[_Call]) -> None:
+        """They met a key of somebody else: say which."""
+        fault = PlaneCorruptError(self.link.where, "a key there held a value of another type for a moment")
+        try:
+            await self.link.explain(connection)
+        except PlaneCorruptError as error:
+            fault = error
+        for call in foreign:
+            self._fail(call, fault)
 
     async def _reload(self, connection: AbstractConnection, lost: list[_Call]) -> None:
         for name in {call.script for call in lost}:
@@ -293,6 +179,7 @@ class Wire:
     def _fail(self, call: _Call, error: StatePlaneError) -> None:
         if isinstance(error, PlaneDisconnectedError):
             self._stale = True
+        self.counts.corrupt += isinstance(error, PlaneCorruptError)
         if not call.reply.done():
             call.reply.set_exception(error)
 
@@ -302,6 +189,8 @@ class Wire:
                 self.counts.timeouts += 1
             case PlaneRefusedError():
                 self.counts.refused += 1
+            case PlaneCorruptError():
+                self.counts.corrupt += 1
             case _:
                 self.counts.disconnects += 1
         await self._drop()

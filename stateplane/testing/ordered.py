@@ -95,8 +95,10 @@ async def a_snapshot_tells_members_and_what_they_say(world: World) -> None:
     """Whoever has joined and not lapsed."""
     a, b = await world.join("a"), await world.join("b")
     await a.beat({"digest": "abc", "log": "yes"})
-    members = {member.owner.name: dict(member.info) for member in (await b.snapshot()).members}
-    assert members == {"a": {"digest": "abc", "log": "yes"}, "b": {"schema": "1"}}
+    members = {member.owner.name: member.info for member in (await b.snapshot()).members}
+    assert sorted(members) == ["a", "b"]
+    assert members["a"].items() >= {"digest": "abc", "log": "yes"}.items()
+    assert members["b"].items() >= {"schema": "1"}.items()
     assert {member.owner.name for member in (await b.beat({})).members} == {"a", "b"}
 
 

@@ -13,18 +13,22 @@ from stateplane.booking import Booking, Owner
 from stateplane.memory import MemoryPlane, MemoryStore
 from stateplane.nats.address import Names
 from stateplane.plane import StatePlane
-from tests.contract.natsserver import NatsHarness, Server
+from tests.contract.natsserver import NatsHarness
+from tests.contract.natsserver import Server as NatsServer
 from tests.contract.stateplane.test_against_the_model import NAMES, POOLS, RULES, Comparison, Operation
 
 
 class NatsComparison(Comparison):
     """The same steps, with planes on NATS for the real ones. Checkpoints are stored after every few messages."""
 
-    def __init__(self, server: Server, storage: str) -> None:
+    nats: NatsServer
+    storage: str
+
+    def __init__(self) -> None:
         RuleBasedStateMachine.__init__(self)
         self.runner = asyncio.Runner()
         self.pool = f"pool-{next(POOLS)}"
-        self.harness = NatsHarness(server, storage, rules=RULES, checkpoint_every=5)
+        self.harness = NatsHarness(self.nats, self.storage, rules=RULES, checkpoint_every=5)
         self.harness.timeout = 5
         self.seconds = 1_000.0
         self.store = MemoryStore(RULES, clock=lambda: self.seconds)
@@ -45,7 +49,7 @@ class NatsComparison(Comparison):
         self.seconds += seconds
         self.run(self.harness.move_clock(seconds))
 
-    def select(self) -> None:  # type: ignore[override]
+    def select(self) -> None:
         """No such step: NATS does not choose."""
 
     @rule(lose=st.booleans())
@@ -74,15 +78,16 @@ class NatsComparison(Comparison):
             self.runner.close()
 
 
-@pytest.mark.parametrize("storage", ["memory", "file"])
+@pytest.mark.parametrize("kept", ["memory", "file"])
 @pytest.mark.timeout(600)
-def test_the_nats_plane_does_what_the_model_does(nats_server: Server, storage: str) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: NatsComparison(nats_server, storage),
+def test_the_nats_plane_does_what_the_model_does(nats_server: NatsServer, kept: str) -> None:
+    class OnNats(NatsComparison):
+        nats = nats_server
+        storage = kept
+
+    run_state_machine_as_test(
+        OnNats,
         settings=settings(
-            max_examples=25,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

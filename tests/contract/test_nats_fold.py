@@ -77,7 +77,8 @@ def test_a_fold_taken_up_from_its_checkpoint_goes_on_in_the_same_way(seed: int, 
         if rng.random() < 0.3:
             state = codec.state_of(codec.pack_state(taken_up.ledger.state()))
             taken_up = Fold(sequence=sequence, stamp=0, run=taken_up.run, ledger=Ledger.of(state))
-            assert taken_up.ledger is not None
+        assert whole.ledger is not None
+        assert taken_up.ledger is not None
         assert whole.ledger.sums() == taken_up.ledger.sums()
         assert whole.ledger.version == taken_up.ledger.version
         pictures = [fold.ledger.snapshot(now=now) for fold in (whole, taken_up) if fold.ledger]

@@ -152,15 +152,7 @@ def _budgets(size: Size, numbers: dict[str, Any]) -> list[Budget]:
     budgets = [
         Budget("oracle: wrong answers", numbers["oracle"]["wrong"], 0),
         Budget("clear: exact at once", float(numbers["clear"]["exact"]), 1, at_least=True),
-        *(
-            Budget(
-                f"match of {MATCH_BLOCKS} hashes over {MATCH_WORKERS} workers{tiers}, worst case's p50",
-                _worst(numbers[rows]),
-                MATCH_LIMIT_US,
-                "us",
-            )
-            for rows, tiers in (("match", ""), ("match_two_tiers", ", two tiers"))
-        ),
+        *_matches(numbers),
         Budget("apply", numbers["apply_blocks_per_s"], 300_000, "blocks/s", at_least=True),
         Budget("memory", numbers["bytes_per_entry"], 230, "bytes/entry"),
         *_pauses(numbers),
@@ -181,10 +173,23 @@ def _budgets(size: Size, numbers: dict[str, Any]) -> list[Budget]:
     return budgets
 
 
-def _worst(rows: Sequence[dict[str, Any]]) -> float:
-    """Of the match that has a budget, the slowest case's p50; with the answer for every worker laid out."""
+def _matches(numbers: dict[str, Any]) -> list[Budget]:
+    """The slowest case's p50 of the match that has a budget: as runs, and laid out for every worker as a pick reads it.
+
+    Laid out with blocks in a second tier it is shown and has no budget.
+    """
     wanted = (MATCH_WORKERS, MATCH_BLOCKS)
-    return float(max(row["dense_p50_us"] for row in rows if (row["workers"], row["blocks"]) == wanted))
+
+    def worst(rows: Sequence[dict[str, Any]], key: str) -> float:
+        return float(max(row[key] for row in rows if (row["workers"], row["blocks"]) == wanted))
+
+    name = f"match of {MATCH_BLOCKS} hashes over {MATCH_WORKERS} workers, worst case's p50"
+    found = {
+        f"{name}, as runs": worst(numbers["match"], "p50_us"),
+        f"{name}, as runs, two tiers": worst(numbers["match_two_tiers"], "p50_us"),
+        f"{name}, laid out": worst(numbers["match"], "dense_p50_us"),
+    }
+    return [Budget(each, measured, MATCH_LIMIT_US, "us") for each, measured in found.items()]
 
 
 def _pauses(numbers: dict[str, Any]) -> list[Budget]:

@@ -97,7 +97,7 @@ class Hand:
 
     # asked of a hand, and never needed where no stream breaks
 
-    def lose(self, booking_id: str, cause: Cause) -> None:
+    def lose(self, booking_id: str, cause: Cause, *, seconds: float | None = None) -> None:
         """Let it drain."""
         raise AssertionError(f"no stream breaks in this world, yet {booking_id} was lost: {cause}")
 

@@ -9,29 +9,9 @@ from rich.table import Table
 
 from picker.bench.budget import Result
 from picker.bench.index import dynamo
+from picker.bench.index.page import BESIDE, HASH, MATCH, UPKEEP, upkeep_rows
 from picker.bench.index.run import QUICK, Size, run
 from picker.cli.benches.output import finish, progress, table
-
-MATCH = {
-    "workers": "workers",
-    "blocks": "blocks",
-    "case": "case",
-    "p50_us": "runs p50 us",
-    "p99_us": "p99",
-    "dense_p50_us": "laid out p50 us",
-    "dense_p99_us": "p99",
-}
-BESIDE = {
-    "workers": "workers",
-    "blocks": "blocks",
-    "case": "case",
-    "p50_us": "ours us",
-    "dynamo_p50_us": "theirs us",
-    "ratio": "ratio",
-    "from_tokens_p50_us": "from tokens: ours us",
-    "dynamo_from_tokens_p50_us": "theirs us",
-    "from_tokens_ratio": "ratio",
-}
 
 
 @click.command("index")
@@ -60,25 +40,9 @@ def command(*, quick: bool, beside: bool | None, seed: int, as_json: bool) -> No
 
 def _tables(result: Result) -> Sequence[Table]:
     numbers = result.numbers
-    upkeep = [
-        {"what": "memory, bytes per entry", "value": numbers["bytes_per_entry"]},
-        {"what": "apply, blocks per second", "value": numbers["apply_blocks_per_s"]},
-        {"what": "growth, blocks per second", "value": numbers["growth"]["blocks_per_s"]},
-        {"what": "growth, longest event, ms", "value": numbers["growth_max_pause_ms"]},
-        {"what": "clear, until exact, us", "value": numbers["clear"]["at_once_us"]},
-        {"what": "clear, longest step, ms", "value": numbers["clear_max_pause_ms"]},
-        {"what": "oracle, queries", "value": numbers["oracle"]["queries"]},
-        {"what": "oracle, wrong", "value": numbers["oracle"]["wrong"]},
-    ]
-    hashes = {
-        "tokens": "tokens",
-        "block_size": "block",
-        "list_p50_us": "list us",
-        "packed_p50_us": "packed us",
-    }
     shown = [
-        table("Upkeep", {"what": "", "value": ""}, upkeep),
-        table("Hashes of a prompt, p50", hashes, numbers["hash"]),
+        table("Upkeep", UPKEEP, upkeep_rows(numbers)),
+        table("Hashes of a prompt, p50", HASH, numbers["hash"]),
         table("Match from ready hashes", MATCH, numbers["match"]),
         table("Match, a tenth of the blocks in a second tier", MATCH, numbers["match_two_tiers"]),
     ]

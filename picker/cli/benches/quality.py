@@ -12,21 +12,12 @@ from rich.table import Table
 
 from picker.bench.budget import Result
 from picker.bench.quality.fleet import Hardware
+from picker.bench.quality.page import ROWS
 from picker.bench.quality.run import Setup, run
 from picker.bench.quality.trace import DIRECTORY, TraceError
 from picker.cli.benches.output import finish, progress, table
 
 TRACES = {"conversation": "conversation_trace.jsonl", "synthetic": "synthetic_trace.jsonl"}
-COLUMNS = {
-    "policy": "policy",
-    "replicas": "replicas",
-    "reused_pct": "reused %",
-    "reused_error_pct": "+-",
-    "ttft_p50_ms": "first token p50 ms",
-    "ttft_p90_ms": "p90 ms",
-    "busiest_over_mean": "busiest / mean",
-    "seeds": "seeds",
-}
 
 
 def _replicas(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -123,4 +114,4 @@ def command(
 
 
 def _tables(result: Result) -> Sequence[Table]:
-    return [table(str(result.numbers["trace"]), COLUMNS, result.numbers["rows"])]
+    return [table(str(result.numbers["trace"]), ROWS, result.numbers["rows"])]

@@ -20,8 +20,9 @@ import structlog
 from nats.aio.msg import Msg
 
 from picker.events.bridge.continuity import Position, contiguous
-from picker.events.bridge.dialect import Frames
+from picker.events.bridge.engine_events import Frames
 from picker.events.bridge.ranks import Outgoing, Past, Ranks
+from picker.events.bridge.sleep import SleepWatch, States
 from picker.events.bridge.sources import Connected, Disconnected, EngineFeed
 from picker.events.link import Link, Wish
 from picker.events.records import Epoch, Fault, decode_ask
@@ -97,9 +98,11 @@ class Bridge:
             pool=pool,
             first=settings.bridge_rank,
             block_size=block_size,
+            count_copies=not settings.bridge_repeats,
             keep=settings.bridge_buffer,
             piece_bytes=lambda: min(settings.bridge_snapshot_bytes, self.link.max_payload),
         )
+        self.sleep = SleepWatch(settings.bridge_metrics, settings.bridge_metrics_seconds, self._slept)
         self.synced = asyncio.Event()
         """Set once the first attempt to learn the engine's state is over."""
         self._clock = clock
@@ -109,6 +112,7 @@ class Bridge:
         self._engine = 0
         self._heard: set[int] = set()
         self._probe_at = 0.0
+        self._watches_sleep = bool(settings.bridge_metrics)
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """
@@ -121,6 +125,11 @@ class Bridge:
             tasks.create_task(self._follow(), name="follow engine")
             tasks.create_task(self._beat(), name="beat")
             tasks.create_task(self._say_ready(ready), name="say ready")
+            if self._watches_sleep:
+                tasks.create_task(self.sleep.run(), name="watch sleep")
+
+    async def _slept(self, states: States) -> None:
+        await self._send(self.ranks.sleep(states))
 
     async def _say_ready(self, ready: Callable[[], None]) -> None:
         with suppress(TimeoutError):

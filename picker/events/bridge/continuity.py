@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-from picker.events.bridge.dialect import Frames
+from picker.events.bridge.engine_events import Frames
 from picker.events.bridge.sources import Replay
 
 Verdict: TypeAlias = Literal["next", "first", "old", "gap", "restart"]

@@ -10,104 +10,55 @@ it spoils neither its batch nor the connection.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final
 
 import msgspec
+
+from picker.events.bridge.engine_events import (
+    BadBatch,
+    Batch,
+    Cleared,
+    EngineEvent,
+    Frames,
+    Removed,
+    Stored,
+)
+from picker.events.bridge.fields import (
+    Skip,
+    is_int,
+    read_extras,
+    read_group,
+    read_hashes,
+    read_lora,
+    read_media,
+    read_parent,
+    read_tier,
+    read_tokens,
+)
+
+__all__ = [
+    "BadBatch",
+    "Batch",
+    "Cleared",
+    "EngineEvent",
+    "Frames",
+    "Removed",
+    "Stored",
+    "decode_batch",
+    "decode_frames",
+    "is_end",
+]
 
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 MAX_RANK: Final = 65_535
 END_OF_REPLAY: Final = b"\xff" * 8
-
-_U64: Final = 0xFFFF_FFFF_FFFF_FFFF
-_TIERS: Final = {
-    "gpu": 0, "device": 0,
-    "cpu": 1, "cpu_pinned": 1, "cpu_tier1": 1,
-    "cpu_tier2": 2, "disk": 2, "nvme": 2, "storage": 2,
-}  # fmt: skip
-_ELSEWHERE: Final = frozenset({"external", "network", "remote", "shared"})
 
 _STORED_FIELDS: Final = (
     "type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name",
     "extra_keys", "group_idx", "kv_cache_spec_kind",
 )  # fmt: skip
 _REMOVED_FIELDS: Final = ("type", "block_hashes", "medium", "group_idx")
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Blocks that the engine now holds in one more copy each."""
-
-    hashes: tuple[int, ...]
-    """The engine's own hashes, as u64: opaque ids."""
-    parent: int | None
-    """Engine hash of the block before the first one; ``None``: it is the first of a prompt."""
-    tokens: array[int] | None
-    """
-    The tokens of all blocks, one after the other. ``None``: not told, the event says only where known
-    blocks lie.
-    """
-    block_size: int
-    tier: int
-    lora: str
-    salt: str
-    """Cache salt of the chain; known only where the event starts one."""
-    opaque: tuple[bool, ...]
-    """
-    Per block, whether more than its tokens makes it (images, embeddings): no prompt of tokens may match it.
-    Empty: none.
-    """
-    group: int | None
-    kind: str | None
-    """The kind of attention of the event's KV group, where told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """One copy less of each block."""
-
-    hashes: tuple[int, ...]
-    tier: int
-    group: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """The engine holds nothing any more, on any tier."""
-
-
-EngineEvent: TypeAlias = Stored | Removed | Cleared
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One step of the engine."""
-
-    rank: int | None
-    events: tuple[EngineEvent, ...]
-    skipped: tuple[str, ...] = ()
-    """Why events of this batch were skipped, a word each; safe as a metric's label."""
-
-
-@dataclass(frozen=True, slots=True)
-class BadBatch:
-    """Bytes that are no batch at all."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """One message of the engine: its number and its payload."""
-
-    sequence: int
-    payload: bytes
-
-
-class _Skip(Exception):  # noqa: N818 - not an error: the way out of reading one event
-    """Raised where an event turns out to be of no use; its text is the reason, a word."""
 
 
 def decode_frames(frames: Sequence[bytes]) -> Frames | None:
@@ -139,14 +90,14 @@ def decode_batch(payload: bytes) -> Batch | BadBatch:
     if not isinstance(batch, list) or len(batch) < 2 or not isinstance(batch[1], list):
         return BadBatch("malformed")
     rank = batch[2] if len(batch) > 2 else None
-    if rank is not None and not (_is_int(rank) and 0 <= rank <= MAX_RANK):
+    if rank is not None and not (is_int(rank) and 0 <= rank <= MAX_RANK):
         return BadBatch("rank")
     events: list[EngineEvent] = []
     skipped: list[str] = []
     for raw in batch[1]:
         try:
             event = _event(raw)
-        except _Skip as skip:
+        except Skip as skip:
             skipped.append(str(skip))
             continue
         if event is not None:
@@ -161,15 +112,14 @@ def _event(raw: Any) -> EngineEvent | None:
     elif isinstance(raw, list) and raw:
         tag, fields = raw[0], _named(raw)
     else:
-        raise _Skip("shape")
+        raise Skip("shape")
     if tag == "BlockStored":
         return _stored(fields)
     if tag == "BlockRemoved":
-        hashes = _hashes(fields.get("block_hashes"))
-        return Removed(hashes, _tier(fields.get("medium")), _group(fields)) if hashes else None
+        return _removed(fields)
     if tag == "AllBlocksCleared":
         return Cleared()
-    raise _Skip("unknown_tag")
+    raise Skip("unknown_tag")
 
 
 def _named(raw: Sequence[Any]) -> dict[str, Any]:
@@ -183,139 +133,41 @@ def _named(raw: Sequence[Any]) -> dict[str, Any]:
     return fields
 
 
+def _removed(fields: Mapping[str, Any]) -> Removed | None:
+    hashes = read_hashes(fields.get("block_hashes"))
+    return Removed(hashes, read_tier(fields.get("medium")), read_group(fields)) if hashes else None
+
+
 def _stored(fields: Mapping[str, Any]) -> Stored | None:
-    hashes = _hashes(fields.get("block_hashes"))
+    hashes = read_hashes(fields.get("block_hashes"))
     if not hashes:
         return None
-    parent = fields.get("parent_block_hash")
     size = fields.get("block_size")
-    if not _is_int(size) or size < 0:
-        raise _Skip("block_size")
-    tokens, foreign = _tokens(fields.get("token_ids"))
+    if not is_int(size) or size < 0:
+        raise Skip("block_size")
+    tokens, foreign = read_tokens(fields.get("token_ids"))
     if tokens is not None and len(tokens) != size * len(hashes):
-        raise _Skip(
+        raise Skip(
             "masked"
         )  # blocks are left out (sliding windows): their places in the prompt are not known
-    lora = _lora(fields)
-    salt, opaque = _extras(fields, len(hashes), lora, starts=parent is None)
-    if fields.get("mm_keys"):
-        opaque = _media(fields["mm_keys"], len(hashes), opaque)
+    parent, lora = read_parent(fields.get("parent_block_hash")), read_lora(fields)
+    salt, media, opaque = read_extras(fields, len(hashes), lora, starts=parent is None)
+    read_media(fields.get("mm_keys"), media, opaque)
     if foreign:
-        opaque = (True,) * len(hashes)
+        # The ids of media may fill the places of tokens; what the tokens there are is then not known.
+        opaque = [True] * len(hashes)
     kind = fields.get("kv_cache_spec_kind")
     return Stored(
         hashes=hashes,
-        parent=None if parent is None else _hash(parent),
+        parent=parent,
         tokens=tokens,
         block_size=size,
-        tier=_tier(fields.get("medium")),
+        tier=read_tier(fields.get("medium")),
         lora=lora,
         salt=salt,
-        opaque=opaque if any(opaque) else (),
-        group=_group(fields),
+        opaque=tuple(opaque) if any(opaque) else (),
+        group=read_group(fields),
         kind=kind if isinstance(kind, str) else None,
+        media=tuple(media) if any(media) else (),
+        again=fields.get("origin") == "REUSED",
     )
-
-
-def _is_int(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _hash(value: Any) -> int:
-    """An engine's hash as u64: integers of either sign modulo 2^64, bytes by their last eight, big-endian."""
-    if _is_int(value):
-        return int(value) & _U64
-    if isinstance(value, bytes) and len(value) >= 8:
-        return int.from_bytes(value[-8:], "big")
-    raise _Skip("hash")
-
-
-def _hashes(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise _Skip("hash")
-    return tuple(_hash(each) for each in value)
-
-
-def _tokens(value: Any) -> tuple[array[int] | None, bool]:
-    """
-    The tokens, ``None`` where there are none; and whether some are no tokens at all (TensorRT-LLM's media).
-    """
-    if not value and (value is None or isinstance(value, list)):
-        return None, False
-    if not isinstance(value, list):
-        raise _Skip("tokens")
-    try:
-        return array("I", value), False
-    except (TypeError, OverflowError):
-        if all(isinstance(each, str) or (_is_int(each) and 0 <= each < 2**32) for each in value):
-            return array("I", [0 if isinstance(each, str) else each for each in value]), True
-        raise _Skip("tokens") from None
-
-
-def _tier(medium: Any) -> int:
-    if medium is None:
-        return 0
-    if not isinstance(medium, str):
-        raise _Skip("medium")
-    name = medium.lower()
-    if name in _ELSEWHERE:
-        raise _Skip("elsewhere")  # a store shared by several engines: no engine's own
-    try:
-        return _TIERS[name]
-    except KeyError:
-        raise _Skip("medium") from None
-
-
-def _group(fields: Mapping[str, Any]) -> int | None:
-    group = fields.get("group_idx")
-    if group is None:
-        return None
-    if not _is_int(group):
-        raise _Skip("group")
-    return int(group)
-
-
-def _lora(fields: Mapping[str, Any]) -> str:
-    name = fields.get("lora_name")
-    if isinstance(name, str) and name:
-        return name
-    if fields.get("lora_id") is not None:
-        raise _Skip("lora_without_name")  # its blocks must never match the base model's
-    return ""
-
-
-def _extras(
-    fields: Mapping[str, Any], blocks: int, lora: str, *, starts: bool
-) -> tuple[str, tuple[bool, ...]]:
-    """
-    The chain's salt, and per block whether its extra keys name anything that no prompt of tokens can name.
-    """
-    salt = fields.get("cache_salt")
-    if salt is not None and not isinstance(salt, str):
-        raise _Skip("extra_keys")
-    keys = fields.get("extra_keys")
-    if not keys:
-        return salt or "", ()
-    if not isinstance(keys, list) or len(keys) != blocks:
-        raise _Skip("extra_keys")
-    opaque = [False] * blocks
-    for number, of_block in enumerate(keys):
-        if of_block is None:
-            continue
-        if not isinstance(of_block, list):
-            raise _Skip("extra_keys")
-        left = list(of_block)
-        if lora in left:
-            left.remove(lora)
-        if starts and number == 0 and not salt and len(left) == 1 and isinstance(left[0], str):
-            salt = left.pop()
-        opaque[number] = bool(left)
-    return salt or "", tuple(opaque)
-
-
-def _media(keys: Any, blocks: int, opaque: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Blocks that TensorRT-LLM says hold media; a list that does not fit makes all of them so."""
-    if not isinstance(keys, list) or len(keys) != blocks:
-        return (True,) * blocks
-    before = opaque or (False,) * blocks
-    return tuple(old or bool(of_block) for old, of_block in zip(before, keys, strict=True))

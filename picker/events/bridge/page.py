@@ -18,6 +18,7 @@ def lines(bridge: Bridge) -> Iterator[str]:
     yield from _counts("bridge_nats", bridge.link.counts)
     yield from _counts("bridge_published", ranks.publisher_counts)
     yield from _counts("bridge_batch", ranks.counts)
+    yield from _counts("bridge_sleep", bridge.sleep.counts)
     for reason, count in sorted(ranks.counts.skipped.items()):
         yield f'picker_bridge_skipped_events_total{{reason="{reason}"}} {count}'
     yield f"picker_bridge_engine_connected {int(feed.connected)}"
@@ -30,6 +31,7 @@ def lines(bridge: Bridge) -> Iterator[str]:
             ("parked_engine_blocks", rank.blocks.parked),
             ("partial", int(rank.publisher.partial)),
             ("refused", int(bool(rank.blocks.refusal))),
+            ("asleep", int(rank.asleep)),
         ):
             yield f'picker_bridge_{name}{{rank="{number}"}} {value}'
 
@@ -47,6 +49,7 @@ def health(bridge: Bridge) -> dict[str, object]:
                 "blocks": len(rank.blocks.announced),
                 "engine_block_size": rank.blocks.engine_block_size,
                 "partial": rank.publisher.partial,
+                "asleep": rank.asleep,
                 "refusal": rank.blocks.refusal,
             }
             for number, rank in sorted(bridge.ranks.by_rank.items())

@@ -18,7 +18,8 @@ import zmq
 import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
-from picker.events.bridge.dialect import Frames, decode_frames, is_end
+from picker.events.bridge.dialect import decode_frames, is_end
+from picker.events.bridge.engine_events import Frames
 
 log = structlog.get_logger(__name__)
 
@@ -181,7 +182,10 @@ class EngineFeed:
 
     def _connect(self, socket: zmq.asyncio.Socket, endpoint: str, variable: str) -> None:
         try:
-            socket.connect(endpoint)
+            if "*" in endpoint:
+                socket.bind(endpoint)  # llm-d's simulator dials its reader
+            else:
+                socket.connect(endpoint)
         except zmq.ZMQError as error:
             raise ValueError(f"{variable}: {endpoint!r} is no ZMQ endpoint to connect to: {error}") from error
 

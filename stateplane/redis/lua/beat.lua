@@ -1,6 +1,6 @@
 -- A heartbeat: keep serving time, renew this owner's lease, lapse the silent, reap one slice.
 -- ARGV from 9: info (JSON), slice, "1" to join
--- Gives: version, lapsed owners, reaped, more to reap, rebased, returned, owners with their values
+-- Gives: version, lapsed owners, reaped, more to reap, rebased, returned, owners with their values, schema that is written
 local passed=server-skew-last
 local rebased=0
 if passed>=0 and passed<=longest then
@@ -27,5 +27,16 @@ if last>=hold then
   end
 end
 local reaped,more=reap(tonumber(ARGV[10]))
+local all=call('HGETALL',owners)
+if S<NEWEST then
+  local lowest=NEWEST
+  for i=2,#all,2 do
+    lowest=math.min(lowest,tonumber(string.match(all[i],'"schema":"(%d+)"')) or OLDEST)
+  end
+  if lowest>S then
+    S=lowest
+    call('HSET',meta,'schema',S)
+  end
+end
 local top=call('XREVRANGE',stream,'+','-','COUNT',1)
-return {top[1][1],lapsed,reaped,more,rebased,(was or joining) and 0 or 1,call('HGETALL',owners)}
+return {top[1][1],lapsed,reaped,more,rebased,(was or joining) and 0 or 1,all,S}

@@ -12,14 +12,18 @@
 --  10 owners    hash   owner -> "lease rebooked-epoch info"
 --  11 leases    zset   owner by the end of its lease
 --  12 stream    the changes; id = <epoch>-<number>
+-- NEWEST and OLDEST, the schemas that this program reads, stand in the line before.
 -- ARGV: 1 epoch, 2 owner, 3 lease, 4 heartbeat, 5 drain, 6 superseded drain or -1, 7 tombstone (ms), 8 history; from 9 on
 -- the operation's own. All deadlines are serving time, milliseconds.
 local meta,books,sums,drains,active,lapses,attempts,tombs,buried,owners,leases,stream=unpack(KEYS)
 local call=redis.call
 local EPOCH,ME=ARGV[1],ARGV[2]
 local LEASE,BEAT,DRAIN,SUPER,TOMB=tonumber(ARGV[3]),tonumber(ARGV[4]),tonumber(ARGV[5]),tonumber(ARGV[6]),tonumber(ARGV[7])
-local m=call('HMGET',meta,'epoch','last','skew','hold')
+local m=call('HMGET',meta,'epoch','last','skew','hold','schema')
 if m[1]~=EPOCH then return redis.error_reply('EPOCH '..(m[1] or 'none')) end
+local S=tonumber(m[5]) -- the schema that is written
+if not S then return redis.error_reply('CORRUPT '..meta) end
+if S>NEWEST then return redis.error_reply('SCHEMA '..S..' '..NEWEST) end
 local t=call('TIME')
 local server=t[1]*1000+math.floor(t[2]/1000)
 local last,skew,hold=tonumber(m[2]),tonumber(m[3]),tonumber(m[4])
@@ -31,7 +35,6 @@ if SUPER<0 then SUPER=nil end
 local SCHEMA,KEY,WORKER,OWNER,LEASED,TOKENS,BLOCKS,REQUESTS,ATTEMPT,TERM,OP,STATE,CAUSE,SUPERSEDED,OUTRUN,DEADLINE,VIA
   =1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
 local ACTIVE,DRAINING=0,1
-local S=1 -- the schema that is written
 local version=''
 
 local function whole(n) return string.format('%.0f',n) end

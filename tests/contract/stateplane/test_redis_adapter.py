@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from redis import exceptions as driver
@@ -14,13 +13,11 @@ from redis import exceptions as driver
 from stateplane import errors
 from stateplane.backends import open_plane
 from stateplane.booking import Amount, Booking, Cause, Owner, Rules
+from stateplane.redis.link import check_server
 from stateplane.redis.plane import RedisPlane
 from stateplane.redis.scripts import Keys
 from stateplane.redis.translation import DRIVER_ERRORS, translated
-from stateplane.redis.wire import check_server
-
-if TYPE_CHECKING:
-    from tests.contract.stateplane.conftest import Server
+from tests.contract.stateplane.servers import Server
 
 OWNER = Owner("a", "1")
 POOL = "ns/adapter"

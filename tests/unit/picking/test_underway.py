@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from picker.core.blocks import sequence_hashes
 from picker.serving.seam import End, LogEntry, Picked, Responded
-from stateplane.booking import Booking, Cause, State
+from picker.underway import Run, Underway
+from stateplane.booking import Booking, Cause, Owner, Rules, State
+from stateplane.desk import Desk
+from stateplane.memory import MemoryPlane, MemoryStore
 from tests.unit.picking.world import A, B, C, World, completion
 
 PROMPT = list(range(1, 18))
@@ -150,3 +153,30 @@ async def test_entries_that_name_nothing_we_know_change_nothing(world: World) ->
     world.picking.logged([LogEntry("x" * 16, end=False), LogEntry("\n", end=True), LogEntry("", end=False)])
     assert booking(world, booking_id).state is State.ACTIVE
     assert world.underway.log_heard is None
+
+
+async def test_what_drains_on_a_worker_that_does_not_report_counts_for_the_blind_time_only() -> None:
+    lost: dict[str, float | None] = {}
+
+    class Hand(Desk):
+        def lose(self, booking_id: str, cause: Cause, *, seconds: float | None = None) -> None:
+            lost[booking_id] = seconds
+
+    def reporting(worker: str) -> bool:
+        return seconds is None
+
+    for seconds in (None, 4.0):
+        owner = Owner("r", "1")
+        desk = Hand(MemoryPlane(MemoryStore(Rules()), owner=owner), owner, mode="isolated")
+        underway = Underway(
+            desk,
+            known=lambda _: True,
+            clock=lambda: 0.0,
+            reports=reporting,
+            blind_seconds=4.0,
+        )
+        for booking_id, end in (("broken", End.CANCELLED), ("silent", End.CLOSED_BY_US)):
+            underway.begin(Run(booking_id, A, 10, 0, 1, 0.0, None, alone=False))
+            underway.over(booking_id, end)
+        underway.tick(10.0, log_expected=False)
+        assert lost == {"broken": seconds, "silent": seconds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from array import array
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from picker.requests.ask import Api, Ask, BadRequest, Chat, Unread
-from picker.requests.reading import path_of, read, suffix_of
+from picker.requests.reading import parse, path_of, read, suffix_of
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -311,3 +312,63 @@ def test_any_json_is_read_or_refused_with_a_reason(path: str, body: Any, message
 def test_any_bytes_and_any_path_are_read_or_refused(body: bytes, path: str) -> None:
     for where in (path, COMPLETIONS, CHAT):
         assert read_or_refuse(where, body) is not None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"[],", b"{},", b'{"a":[]},', b'"a",', b'"",', b"0,", b"[" * 800 + b"]" * 800 + b","],
+    ids=["arrays", "objects", "nested", "strings", "empty strings", "numbers", "deep"],
+)
+@pytest.mark.parametrize("field", ["prompt", "unknown"])
+def test_a_body_of_countless_values_is_refused_before_it_costs_its_multiple(piece: bytes, field: str) -> None:
+    size = 16 * 1024 * 1024
+    body = b'{"%s":[' % field.encode() + piece * (size // len(piece)) + b"0]}"
+    tracemalloc.start()
+    refused = read_or_refuse(COMPLETIONS, body)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(refused, BadRequest)
+    assert "too many values" in refused.message
+    assert most < 3 * size
+
+
+@pytest.mark.parametrize("text", ["[{", '"', "\\", '\\"[,', ',"', '{"a": [1, 2]},'])
+def test_brackets_quotes_and_commas_in_a_text_are_no_values(text: str) -> None:
+    long = text * (4 * 1024 * 1024 // len(text))
+    assert ask(COMPLETIONS, {"prompt": long}).prompts == (long,)
+
+
+def values(value: Any) -> tuple[int, int]:
+    """Objects and arrays, and strings, in a JSON value."""
+    match value:
+        case str():
+            return 0, 1
+        case list():
+            inner = [values(each) for each in value]
+        case dict():
+            inner = [values(each) for pair in value.items() for each in pair]
+        case _:
+            return 0, 0
+    return 1 + sum(one for one, _ in inner), sum(two for _, two in inner)
+
+
+TEXT = st.text(st.sampled_from('[]{}",:\\/a\n\u00e9'), max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 9) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=4), st.booleans())
+def test_values_are_counted_as_they_are(body: dict[str, Any], ascii_only: bool) -> None:
+    raw = json.dumps(body, ensure_ascii=ascii_only).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("picker.requests.reading.MAX_CONTAINERS", 3)
+        patch.setattr("picker.requests.reading.MAX_STRINGS", 4)
+        try:
+            refused = parse(raw) != body
+        except BadRequest as fault:
+            refused = "too many values" in fault.message
+    containers, strings = values(body)
+    assert refused == (containers > 3 or strings > 4)

@@ -99,6 +99,12 @@ def test_a_final_message_to_be_continued_stays_open() -> None:
     assert render(PARTS, *messages, **options).endswith("<assistant>It is ")
 
 
+def test_a_template_is_not_told_that_the_final_message_is_continued() -> None:
+    source = "{{ continue_final_message is defined }} {{ messages[-1].content }}"
+    arguments = {"continue_final_message": True}
+    assert render(source, user("x"), continue_final_message=True, arguments=arguments) == "False x"
+
+
 def test_the_libraries_of_templates_are_there() -> None:
     source = (
         "{% for m in messages %}{% if m.content == 'skip' %}{% continue %}{% endif %}{% generation %}{{ m.content }}"

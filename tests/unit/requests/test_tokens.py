@@ -17,7 +17,7 @@ from picker.requests import tokens as module
 from picker.requests.ask import Ask, Chat, Ids, TokenIds, Untold, Why
 from picker.requests.reading import read
 from picker.requests.tokens import Tokens, parse_tokenizers
-from picker.requests.vocabulary import Vocabulary
+from picker.requests.vocabulary import Steps, Vocabulary
 from picker.settings import RequestSettings
 from tests.unit.requests.conftest import SPECIALS, byte_level, save
 
@@ -73,11 +73,11 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     mine = Gate()
     encode = Vocabulary.encode
 
-    def held(self: Vocabulary, text: str, *, special: bool, into: Ids, go_on: Callable[[], bool]) -> bool:
+    def held(self: Vocabulary, text: str, *, special: bool, into: Ids) -> Steps:
         mine.texts.append(text)
         mine.came.release()
         assert mine.open.wait(PATIENT)
-        return encode(self, text, special=special, into=into, go_on=go_on)
+        return (yield from encode(self, text, special=special, into=into))
 
     monkeypatch.setattr(Vocabulary, "encode", held)
     yield mine
@@ -200,10 +200,11 @@ async def test_past_the_budget_the_leading_ids_known_by_then_are_told(
     reached, leave = threading.Event(), threading.Event()
     head = ids_of("<|im_start|>user\nHello there<|im_end|>")
 
-    def halfway(self: Vocabulary, text: str, *, special: bool, into: Ids, go_on: Callable[[], bool]) -> bool:
+    def halfway(self: Vocabulary, text: str, *, special: bool, into: Ids) -> Steps:
         into.extend(head)
         reached.set()
         assert leave.wait(PATIENT)
+        yield 1
         return True
 
     monkeypatch.setattr(Vocabulary, "encode", halfway)
@@ -262,6 +263,50 @@ async def test_the_loop_goes_on_while_a_long_prompt_is_tokenised(model_directory
         assert turns > 3
 
 
+LINES = "\n".join(f"The quick brown fox number {number} jumps over it" for number in range(14_000))
+BLOB = "".join(chr(ord("a") + number * number % 23) for number in range(500_000))
+
+
+@pytest.mark.parametrize(
+    ("threads", "text"), [(1, LINES), (2, LINES), (2, BLOB)], ids=["1", "2", "2, unbroken"]
+)
+async def test_short_prompts_are_told_in_time_while_prompts_of_128k_tokens_are_tokenised(
+    model_directory: Path, threads: int, text: str
+) -> None:
+    async with running(f"m={model_directory}", tokenize_threads=threads) as mine:
+        long = [asyncio.create_task(mine.ids(completion(f"{n} {text}"), PATIENT)) for n in range(5)]
+        await asyncio.sleep(0.05)
+        told = [await mine.ids(completion(f"a short prompt {n}"), 5.0) for n in range(3)]
+        assert sum(task.done() for task in long) < len(long) - 1
+        assert all(isinstance(each, TokenIds) and each.complete for each in told)
+        for whole in await asyncio.gather(*long):
+            assert isinstance(whole, TokenIds)
+            assert whole.complete
+            assert len(whole.prompts[0]) > 128_000
+
+
+async def test_leading_ids_of_a_long_prompt_are_told_past_the_budget(
+    model_directory: Path, ids_of: Callable[..., list[int]]
+) -> None:
+    async with running(f"m={model_directory}", tokenize_threads=1) as mine:
+        while isinstance(told := await mine.ids(completion(LINES), 0.1), Untold):
+            assert told == Untold(Why.LATE)  # a busy machine: what was done is in the cache
+        assert list(told.prompts[0]) == ids_of(LINES, special=True)[: len(told.prompts[0])]
+
+
+async def test_long_prompts_leave_room_in_the_queue_to_short_ones(model_directory: Path, gate: Gate) -> None:
+    async with running(f"m={model_directory}", tokenize_threads=1, tokenize_queue=3) as mine:
+        long = [asyncio.create_task(mine.ids(completion(f"{n} {BLOB}"), 5)) for n in range(4)]
+        await gate.wait_for(1)
+        short = asyncio.create_task(mine.ids(completion("short"), PATIENT))
+        await until(lambda: mine.status()["in_flight"] == 3)
+        gate.open.set()
+        assert isinstance(await short, TokenIds)
+        assert [told for told in await asyncio.gather(*long) if isinstance(told, Untold)] == [
+            Untold(Why.BUSY)
+        ] * 2
+
+
 async def test_a_text_too_long_is_not_tokenised(
     model_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,7 +346,8 @@ async def test_after_the_close_asks_are_answered_at_once(model_directory: Path, 
         assert await mine.ids(completion("third"), PATIENT) == Untold(Why.CLOSED)
         assert await queued == Untold(Why.CLOSED)
         gate.open.set()
-        assert isinstance(await first, TokenIds)
+        assert await first == Untold(Why.CLOSED)
+        assert mine.status()["in_flight"] == 0
 
 
 def test_pairs_of_models_and_directories_are_read() -> None:

@@ -10,24 +10,33 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, models, trainers
 
-from picker.requests import pieces, vocabulary
+from picker.requests import coder, pieces, vocabulary
 from picker.requests.ask import Ids
-from picker.requests.pieces import Cutter, PieceCache, cutting_tokens
-from picker.requests.vocabulary import Vocabulary, VocabularyError, load
+from picker.requests.coder import JsonCoder
+from picker.requests.pieces import PLACES, Cutter, PieceCache, Slicer, cutting_tokens
+from picker.requests.vocabulary import Steps, Vocabulary, VocabularyError, load
 from tests.unit.requests.conftest import SPECIALS, byte_level, metaspace, save
 
 FRAMED = byte_level(framed=True)
 TOKENIZERS: dict[str, Tokenizer] = {"framed": FRAMED, "plain": byte_level(), "metaspace": metaspace()}
-VOCABULARIES = {name: Vocabulary(tokenizer, None, None) for name, tokenizer in TOKENIZERS.items()}
+VOCABULARIES = {name: Vocabulary(JsonCoder(tokenizer), None, None) for name, tokenizer in TOKENIZERS.items()}
 TEXT = st.lists(st.sampled_from(SPECIALS) | st.text(max_size=20), max_size=12).map("".join)
 
 
 def encode(vocabulary: Vocabulary, text: str, *, special: bool = False) -> list[int]:
     into: Ids = array("I")
-    assert vocabulary.encode(text, special=special, into=into, go_on=lambda: True)
+    assert finished(vocabulary.encode(text, special=special, into=into))
     return list(into)
+
+
+def finished(steps: Steps) -> bool:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -43,7 +52,7 @@ def test_ids_of_pieces_are_the_ids_of_the_whole_text(text: str, special: bool, n
 
 
 def test_a_text_seen_before_is_taken_from_the_cache() -> None:
-    mine = Vocabulary(byte_level(), None, None)
+    mine = Vocabulary(JsonCoder(byte_level()), None, None)
     first, second = "<|im_start|>user\nHello<|im_end|>\n", "<|im_start|>assistant\n"
     encode(mine, first)
     hits, misses = mine.cache.hits, mine.cache.misses
@@ -58,7 +67,7 @@ def test_a_tokenizer_whose_ids_depend_on_what_stood_before_is_not_cached(
     # The longer token takes the blank before it: cut there, the text would lose that.
     greedy = byte_level(specials=(AddedToken("<|im_start|>", special=True, lstrip=True),))
     monkeypatch.setattr(vocabulary, "cutting_tokens", lambda _added: ("<|im_start|>",))
-    mine = Vocabulary(greedy, None, None)
+    mine = Vocabulary(JsonCoder(greedy), None, None)
     assert not mine.cuts
     text = "Hello  <|im_start|>user"
     assert encode(mine, text) == greedy.encode(text, add_special_tokens=False).ids
@@ -74,30 +83,91 @@ def test_truncation_and_padding_of_the_file_are_switched_off(tmp_path: Path) -> 
     assert encode(loaded, text) == byte_level().encode(text).ids
 
 
-def test_encoding_stops_between_groups_and_what_is_told_is_right(ids_of: Callable[..., list[int]]) -> None:
-    mine = Vocabulary(byte_level(framed=True), None, None)
-    turns = [f"<|im_start|>user\n{'word ' * 5000}{turn}<|im_end|>" for turn in range(8)]
-    text = "".join(turns)
-    asked: list[int] = []
+def test_between_two_steps_what_is_told_is_right(ids_of: Callable[..., list[int]]) -> None:
+    mine = Vocabulary(JsonCoder(byte_level(framed=True)), None, None)
+    text = "".join(f"<|im_start|>user\n{'word ' * 5000}{turn}<|im_end|>" for turn in range(8))
     into: Ids = array("I")
-
-    def twice() -> bool:
-        asked.append(1)
-        return len(asked) <= 2
-
-    assert not mine.encode(text, special=True, into=into, go_on=twice)
     whole = ids_of(text, special=True)
-    assert 0 < len(into) < len(whole)
-    assert list(into) == whole[: len(into)]
+    lengths: list[int] = []
+    for size in mine.encode(text, special=True, into=into):
+        assert size <= vocabulary.GROUP_CHARACTERS
+        assert list(into) == whole[: len(into)]
+        lengths.append(len(into))
+    assert len(set(lengths)) > 3
+    assert list(into) == whole
 
 
 def test_a_piece_too_long_stops_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "MAX_PIECE", 100)
-    mine = Vocabulary(byte_level(), None, None)
+    monkeypatch.setattr(coder, "MAX_PIECE", 100)
+    mine = Vocabulary(JsonCoder(byte_level()), None, None)
     into: Ids = array("I")
     head = "<|im_start|>user\nHello"
-    assert not mine.encode(head + "<|im_end|>" + "x" * 200, special=False, into=into, go_on=lambda: True)
+    assert not finished(mine.encode(head + "<|im_end|>" + "x" * 200, special=False, into=into))
     assert list(into) == byte_level().encode(head).ids
+
+
+LINES = st.lists(
+    st.sampled_from([*SPECIALS, " ", "\n", "  ", "\t", ".", "of", " of", "The fox", "é", "日本", "'s", "1"])
+    | st.text(max_size=8),
+    max_size=40,
+).map("".join)
+
+
+@given(text=LINES, special=st.booleans(), name=st.sampled_from(sorted(TOKENIZERS)))
+def test_ids_of_slices_are_the_ids_of_the_whole_text(text: str, special: bool, name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        mine = VOCABULARIES[name]
+        patch.setattr(mine, "_slicer", Slicer(mine.slices, 1))
+        assert (
+            encode(mine, text, special=special)
+            == TOKENIZERS[name].encode(text, add_special_tokens=special).ids
+        )
+
+
+def test_plain_text_is_sliced_where_the_tokenizer_allows_it() -> None:
+    assert [place.name for place in VOCABULARIES["plain"].slices] == ["lines", "words"]
+    # It puts a blank before every text that has none, so a slice that begins a line would have one too many.
+    assert [place.name for place in VOCABULARIES["metaspace"].slices] == ["words"]
+
+
+def test_a_place_that_a_token_reaches_over_is_not_cut() -> None:
+    lines, words = PLACES
+    for spanning in ("x\u010aA", "\nA", "a\n\xe6"):
+        assert lines.may_span(["the", spanning])
+    for spanning in ("the\u0120", "of the", "a\u2581b"):
+        assert words.may_span(["the", spanning])
+    for harmless in ("\u0120the", ".\u010a\u010a", "\u010a\u0120\u0120", "the", " the", "\n\n"):
+        assert not lines.may_span([harmless])
+        assert not words.may_span([harmless])
+    merging = Tokenizer(models.BPE())  # no pre-tokenizer: merges reach over blanks and line ends
+    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False)
+    merging.train_from_iterator(["of the\nThe fox of the\nThe"] * 50, trainer)
+    mine = Vocabulary(JsonCoder(merging), None, None)
+    assert mine.slices == ()
+    text = "of the\nThe fox" * 4
+    assert encode(mine, text) == merging.encode(text).ids
+
+
+@given(text=st.text(alphabet="ab \n.", max_size=200), more=st.text(alphabet="ab \n.", max_size=50))
+def test_texts_that_begin_alike_are_sliced_alike(text: str, more: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "WINDOW", 7)
+        slicer = Slicer(PLACES, 5)
+        short, long = list(slicer.cut(text)), list(slicer.cut(text + more))
+    assert "".join(short) == text
+    assert "".join(long) == text + more
+    assert long[: max(len(short) - 1, 0)] == short[:-1]
+    assert all(long)
+
+
+def test_a_long_completion_seen_before_is_taken_from_the_cache() -> None:
+    mine = Vocabulary(JsonCoder(byte_level()), None, None)
+    text = "\n".join(f"The dog number {number} sleeps" for number in range(4000))
+    encode(mine, text)
+    missed = mine.cache.misses
+    more = text + " and more"
+    assert encode(mine, more) == byte_level().encode(more).ids
+    assert mine.cache.misses == missed + 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,267 @@
+"""Which worker gets a request, and its booking: on the shared view, or by the plane's exact sums.
+
+On the view nothing waits between reading it and recording the pick. In mode atomic the cheapest workers by the view are
+offered to the plane, which chooses and books in one step; where it does not, the pick is made on the view as it stands
+then, and counted as degraded.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from picker.core.choose import FULL, AllFull, Candidate, Choice, Demand, NoWorker, Offer, choose, offer
+from picker.core.cost import Weights, slopes, uncached_tokens
+from picker.core.index import PrefixIndex
+from picker.core.load import Load, aged, ageing
+from picker.core.match import NO_OVERLAP, Match, Overlap, sum_overlaps
+from picker.core.worker import worker_address
+from picker.decision import Way
+from picker.settings import Settings
+from stateplane.booking import Amount, Booking, Cause, Terms
+from stateplane.booking import Candidate as Offered
+from stateplane.selecting import Miss, Selection
+from stateplane.view import View
+
+LEFT = "left"
+"""Degraded because the worker that the plane chose left the pool meanwhile."""
+
+
+class Bookings(Protocol):
+    """What a choice asks of the replica's hand in the plane."""
+
+    view: View
+
+    def new_id(self) -> str:
+        """A fresh booking id."""
+        ...
+
+    def book(self, booking_id: str, *, key: str, worker: str, amount: Amount, now: float) -> Booking:
+        """Record the booking at once and tell the plane."""
+        ...
+
+    async def select(
+        self, booking_id: str, *, key: str, candidates: Sequence[Offered], terms: Terms
+    ) -> Selection:
+        """Let the plane choose and book."""
+        ...
+
+    def end(self, booking_id: str, cause: Cause) -> None:
+        """End a booking of ours."""
+        ...
+
+    def unseen(self, now: float) -> float:
+        """How many foreign requests the view probably misses; 0 while it is level."""
+        ...
+
+
+class Pool(Protocol):
+    """The workers that may be picked."""
+
+    def routable(self, now: float) -> Sequence[str]:
+        """Workers that are in the pool and not asleep, in a steady order."""
+        ...
+
+    def unbooked(self, worker: str, now: float) -> Load:
+        """What the worker reports beyond what was booked, fixed until its next report."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request asks of the pool."""
+
+    demand: Demand
+    hashes: tuple[Sequence[int], ...]
+    """Sequence hashes of each prompt's full blocks."""
+    subset: frozenset[str] | None
+    """The only workers that may be taken, as addresses or hosts; None: all."""
+    key: str
+    """Request key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A worker was chosen, and the request is booked there."""
+
+    booking_id: str
+    uncached: int
+    """Prompt tokens booked as still to be computed."""
+    choice: Choice
+    way: Way
+    earlier: tuple[Booking, ...]
+    """The attempts of the same request that were known before."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """How picks came about."""
+
+    on_view: int = 0
+    by_plane: int = 0
+    aged: int = 0  # picks on a view whose foreign load was moved toward the mean
+    degraded: dict[str, int] = field(default_factory=lambda: {**{str(miss): 0 for miss in Miss}, LEFT: 0})
+
+
+class Deciding:
+    """Chooses workers and books."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        pool: Pool,
+        index: PrefixIndex,
+        bookings: Bookings,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self.counts = Counts()
+        self._pool, self._index, self._bookings = pool, index, bookings
+        self._clock, self._rng = clock, rng
+        self._mode = settings.sync
+        self._most = settings.plane.atomic_candidates
+        price = settings.price
+        self._limit, self._fallbacks = price.max_worker_requests, price.fallbacks
+        self._weights = Weights(
+            overlap_credit=price.overlap_credit,
+            prefill_scale=price.prefill_scale,
+            request_weight=price.request_weight,
+            host_tier=price.host_tier_weight,
+            disk_tier=price.disk_tier_weight,
+            temperature=price.temperature,
+        )
+
+    async def place(self, wish: Wish) -> Placed | NoWorker | AllFull:
+        """Choose and book. Waits in mode atomic only; cancelled there, it leaves nothing booked."""
+        if self._mode == "atomic":
+            return await self._by_plane(wish)
+        return self._on_view(wish, Way(self._mode))
+
+    # on the view
+
+    def _on_view(
+        self, wish: Wish, way: Way, full: frozenset[str] = frozenset()
+    ) -> Placed | NoWorker | AllFull:
+        """Choose and book, without waiting. ``full`` are workers known to be at their limit, whatever the view says."""
+        now = self._clock()
+        candidates, unseen = self._candidates(wish, now, full)
+        choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks)
+        if isinstance(choice, NoWorker) and candidates:
+            return AllFull(candidates, wish.demand, self._weights)
+        if not isinstance(choice, Choice):
+            return choice
+        self.counts.on_view += 1
+        if unseen:
+            self.counts.aged += 1
+            way = replace(way, unseen=unseen)
+        amount = self._amount(wish, choice.chosen)
+        booking_id = self._bookings.new_id()
+        earlier = self._earlier(wish)
+        self._bookings.book(booking_id, key=wish.key, worker=choice.worker, amount=amount, now=now)
+        return Placed(booking_id, amount.prefill_tokens, choice, way, earlier)
+
+    def _earlier(self, wish: Wish) -> tuple[Booking, ...]:
+        return tuple(self._bookings.view.by_key(wish.key)) if wish.key else ()
+
+    def _amount(self, wish: Wish, candidate: Candidate) -> Amount:
+        uncached = round(uncached_tokens(wish.demand, candidate.overlap, self._weights))
+        return Amount(uncached, wish.demand.blocks)
+
+    # by the plane
+
+    async def _by_plane(self, wish: Wish) -> Placed | NoWorker | AllFull:
+        candidates, unseen = self._candidates(wish, self._clock())
+        offered = offer(candidates, wish.demand, self._weights, self._rng, self._most)
+        if isinstance(offered, NoWorker):
+            return offered
+        booking_id, earlier = self._bookings.new_id(), self._earlier(wish)
+        names = tuple(one.worker for one in offered.offered)
+        way = Way(self._mode, offered=names, unseen=unseen)
+        selection = await self._bookings.select(
+            booking_id, key=wish.key, candidates=self.as_offered(offered, wish), terms=self.terms(wish)
+        )
+        booking = selection.booking
+        if booking is None:
+            full = frozenset(names if selection.miss is Miss.FULL else ())
+            if full and offered.complete:
+                return AllFull(candidates, wish.demand, self._weights)
+            return self._degraded(wish, way, str(selection.miss), full)
+        if booking.worker not in self._pool.routable(self._clock()):
+            self._bookings.end(booking_id, Cause.LEFT)
+            return self._degraded(wish, way, LEFT)
+        self.counts.by_plane += 1
+        choice = offered.taken(booking.worker, self._rng, self._fallbacks)
+        way = replace(way, by_plane=True)
+        return Placed(booking_id, booking.amount.prefill_tokens, choice, way, earlier)
+
+    def _degraded(
+        self, wish: Wish, way: Way, reason: str, full: frozenset[str] = frozenset()
+    ) -> Placed | NoWorker | AllFull:
+        self.counts.degraded[reason] += 1
+        return self._on_view(wish, replace(way, degraded=reason), full)
+
+    def as_offered(self, offered: Offer, wish: Wish) -> list[Offered]:
+        """The offer in the plane's words."""
+        return [
+            Offered(one.worker, base, self._amount(wish, one), self._limit)
+            for one, base in zip(offered.offered, offered.bases, strict=True)
+        ]
+
+    def terms(self, wish: Wish) -> Terms:
+        """What one more token, block and request booked on a worker adds to its price."""
+        return Terms(*slopes(wish.demand.block_size, self._weights))
+
+    # the workers
+
+    def _candidates(
+        self, wish: Wish, now: float, full: frozenset[str] = frozenset()
+    ) -> tuple[list[Candidate], float]:
+        """The workers that the request may go to; and how many foreign requests the view probably misses."""
+        names = self._pool.routable(now)
+        unseen = self._bookings.unseen(now)
+        loads = self._aged(names, unseen) if unseen else {}
+        if wish.subset is not None:
+            names = [name for name in names if _allowed(name, wish.subset)]
+        matches = [self._index.match(hashes) for hashes in wish.hashes]
+        return [
+            Candidate(
+                name,
+                loads[name] if unseen else self._booked(name),
+                self._pool.unbooked(name, now),
+                _overlap(matches, name),
+                self._limit,
+                FULL if name in full else "",
+            )
+            for name in names
+        ], unseen
+
+    def _booked(self, name: str) -> Load:
+        booked = self._bookings.view.load(name)
+        return Load(booked.prefill_tokens, booked.blocks, booked.requests)
+
+    def _aged(self, names: Sequence[str], unseen: float) -> dict[str, Load]:
+        """Own load exactly, foreign load moved toward its mean over the pool: the view is behind."""
+        view, foreign = self._bookings.view, {}
+        for name in names:
+            theirs = view.load(name) - view.own_load(name)
+            foreign[name] = Load(theirs.prefill_tokens, theirs.blocks, theirs.requests)
+        moved, loads = aged(foreign, ageing(unseen)), {}
+        for name in names:
+            own, (tokens, blocks, requests) = view.own_load(name), moved[name]
+            loads[name] = Load(own.prefill_tokens + tokens, own.blocks + blocks, own.requests + requests)
+        return loads
+
+
+def _overlap(matches: Sequence[Match], name: str) -> Overlap:
+    """What the worker holds of all prompts of the request together."""
+    if len(matches) == 1:
+        return matches[0].overlap(name)
+    return sum_overlaps(matches, name) if matches else NO_OVERLAP
+
+
+def _allowed(name: str, subset: frozenset[str]) -> bool:
+    address = worker_address(name)
+    return address in subset or address.rpartition(":")[0].strip("[]") in subset
