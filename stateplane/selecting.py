@@ -27,6 +27,10 @@ LATE_MOST = 5
 """So many calls over the budget in a row, and the plane is not asked for a while."""
 REST_SECONDS = 0.25
 """After so long one call finds out whether the plane answers in time again."""
+LAST_TURNS = 4
+"""Turns of the event loop after the budget in which an answer that has arrived is still taken: the socket, the line to
+the plane and the call want one each. A process that was stalled finds its timers and its answers due at once.
+"""
 UNTOLD_MOST = 64
 """With more own bookings than this untold, the plane's sums lack too much to be called exact."""
 
@@ -122,11 +126,11 @@ class Selecting:
         began = self._clock()
         self._table.awaited[booking.id] = began
         outcome: Outcome | None = None
+        call = asyncio.ensure_future(self._line.ask(self._plane.select(booking, candidates, terms)))
         try:
-            async with asyncio.timeout(self._budget):
-                outcome = await self._line.ask(self._plane.select(booking, candidates, terms))
-        except TimeoutError:
-            return self._late(f"no choice within {self._budget:g} s")
+            if not await self._in_time(call):
+                return self._late(f"no choice within {self._budget:g} s")
+            outcome = call.result()
         except StatePlaneError:
             return self._missed(Miss.FAILED)
         except ValueError as error:
@@ -137,11 +141,22 @@ class Selecting:
             self.counts.abandoned += 1
             raise
         finally:
+            call.add_done_callback(_heard)
+            call.cancel()
             del self._table.awaited[booking.id]
             if outcome is None:  # whether it was booked is not known
                 self._claims.end(booking.id, Cause.REFUSED, self._clock())
         self._breaker.answered(self._clock(), self._clock() - began)
         return self._answered(booking.id, outcome, began)
+
+    async def _in_time(self, call: asyncio.Future[Outcome]) -> bool:
+        """Wait for an answer within the budget; False: there is none."""
+        await asyncio.wait((call,), timeout=self._budget)
+        for _ in range(LAST_TURNS):
+            if call.done():
+                break
+            await asyncio.sleep(0)
+        return call.done()
 
     def _answered(self, booking_id: str, outcome: Outcome, began: float) -> Selection:
         if outcome.status is Status.FULL:
@@ -167,3 +182,9 @@ class Selecting:
     def _missed(self, miss: Miss) -> Selection:
         self.counts.missed[miss] += 1
         return Selection(miss=miss)
+
+
+def _heard(call: asyncio.Future[Outcome]) -> None:
+    """A call that nobody waits for any more: what became of it is told by the end of its id."""
+    if not call.cancelled():
+        call.exception()

@@ -17,7 +17,7 @@ MAX_BOOKING_ID = 256
 _ENDS = log.DownstreamEnd
 _ALIVE = log.DownstreamPeriodic
 _FOREIGN_DETAILS = (DETAILS_PREFIX, "ext_proc_")
-"""Responses to requests that no picker let through: their headers are still the client's."""
+"""Response code details of requests that no picker let through."""
 
 
 def entries_of(data: bytes, counts: Counts) -> list[LogEntry]:
@@ -42,7 +42,9 @@ def _entry(entry: log.HTTPAccessLogEntry, counts: Counts) -> LogEntry | None:
     kind = common.access_log_type
     if kind not in (_ENDS, _ALIVE, log.NotSet):
         return None
-    if entry.response.response_code_details.startswith(_FOREIGN_DETAILS):
+    served = _endpoint(common.upstream_remote_address)
+    if not served or entry.response.response_code_details.startswith(_FOREIGN_DETAILS):
+        # It reached no worker, so its headers may still be the client's own: one that left before it was answered.
         counts.log_untrusted += 1
         return None
     end = kind == _ENDS or (kind == log.NotSet and not common.intermediate_log_entry)
@@ -53,7 +55,7 @@ def _entry(entry: log.HTTPAccessLogEntry, counts: Counts) -> LogEntry | None:
     return LogEntry(
         booking_id=booking_id,
         end=end,
-        served=_endpoint(common.upstream_remote_address),
+        served=served,
         status=entry.response.response_code.value,
         attempts=common.upstream_request_attempt_count,
         flags=frozenset(field.name for field, _ in common.response_flags.ListFields()),

@@ -26,14 +26,13 @@ UpstreamOverflow, NoRouteFound."""
 
 _CONTROL = frozenset(
     {
-        "x-data-parallel-host-port",
-        "x-data-parallel-rank",
         "x-encoder-hosts-ports",
         "x-kv-cache-source-host-port",
         "x-prefiller-host-port",
     }
 )
 _CONTROL_PREFIXES = (
+    "x-data-parallel-",
     "x-gateway-destination-endpoint",
     "x-gateway-inference-",
     "x-gateway-model-name-rewrite",

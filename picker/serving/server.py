@@ -145,7 +145,7 @@ def _listen(
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError as error:
-        raise PortError(f"{setting}: cannot listen on {address}: {error}") from error
+        raise PortError(f"PICKER_GRPC_HOST, {setting}: cannot listen on {address}: {error}") from error
 
 
 def _options(max_body: int) -> list[tuple[str, int]]:

@@ -16,8 +16,8 @@ Here: commands and checkpoints as they are stored (`codec`), the fold (`fold`), 
 (`address`, `wire`, `translation`), following the log (`follower`, `attaching`, `life`), writing to it (`log`),
 checkpoints (`checkpoints`), the seam's calls (`plane`).
 
-A lone server that restarted may have lost what it had acknowledged, so that is a new epoch: bookings are booked again by
-their owners; ends and leases stay where the pool is kept on file. In a cluster the restart of one server is no event;
+A lone server that restarted may have lost what it had acknowledged, so that is a new epoch: owners book again what is
+live; ends and leases stay where the pool is kept on file. In a cluster the restart of one server is no event;
 if the log lost its tail all the same, whoever had folded that tail finds out and begins an epoch.
 
 Not promised on NATS: a choice in one step (no ``select``); that replicas of different versions fold alike unless the

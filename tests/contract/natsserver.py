@@ -109,7 +109,7 @@ class Clock:
 class NatsHarness:
     """Planes on a real server. Its clock is moved by moving what the planes read of it."""
 
-    timeout = 0.5
+    timeout = 1.0
 
     def __init__(
         self, server: Server, storage: str, *, rules: Rules = RULES, checkpoint_every: int = 8

@@ -164,6 +164,24 @@ async def test_a_refused_request_cannot_end_the_booking_that_it_names(gate: Gate
     assert gate.picks.entries == []
 
 
+@pytest.mark.parametrize("pair", MAIN, ids="-".join)
+@pytest.mark.parametrize("whole", [True, False], ids=["while the pick waits", "before its body is whole"])
+async def test_a_client_that_leaves_before_the_pick_cannot_end_or_prolong_the_booking_that_it_names(
+    gate: Gate, pair: Pair, whole: bool
+) -> None:
+    gate.picks.delay = 30
+    untrusted = gate.server.counts.log_untrusted
+    host, _, port = gate.url(pair, "").removeprefix("http://").partition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n{BOOKING_HEADER}: another\r\n\r\n"
+    writer.write(head.encode() + (b"{}" if whole else b"{"))
+    await writer.drain()
+    await gate.eventually(lambda: gate.server.counts.log_untrusted > untrusted)  # a periodic entry: it still runs
+    writer.close()
+    await gate.eventually(lambda: gate.server.counts.log_untrusted > untrusted + 1)
+    assert gate.picks.entries == []
+
+
 @asynccontextmanager
 async def replica(worker: str, hold: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A replica in a process of its own, and its address."""

@@ -37,6 +37,7 @@ FORGED = {
     BOOKING_HEADER: "forged",
     "x-gateway-destination-endpoint-served": "127.0.0.1:9",
     "x-data-parallel-rank": "7",
+    "x-data-parallel-host-rank": "7",
     "x-llm-d-inference-objective": "vip",
     "x-picker-anything": "x",
 }

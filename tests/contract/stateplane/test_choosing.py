@@ -25,6 +25,8 @@ WORKERS = [f"10.0.0.{n}:80" for n in range(8)]
 BURST = 64
 BURSTS = 8
 WEIGHTS = Weights()
+PATIENCE = 5.0
+"""Seconds: these tests are about balance and about what is left behind, not about time."""
 
 CASES = itertools.count()
 
@@ -81,10 +83,13 @@ async def hands(
 ) -> AsyncIterator[list[Hand]]:
     """So many replicas, all joined."""
     found, tasks = [], []
+    harness.timeout = PATIENCE
     for n in range(count):
         owner = Owner(f"r{n}", "1")
         plane = harness.open(owner, pool=f"{mode}-{count}")
-        desk = Desk(plane, owner, rules=RULES, mode=mode, timeout=2.0, budget=5.0, selects=BURST)
+        desk = Desk(
+            plane, owner, rules=RULES, mode=mode, timeout=PATIENCE, budget=2 * PATIENCE, selects=BURST
+        )
         assert await desk.start(10.0)
         tasks.append(asyncio.create_task(desk.run()))
         found.append(Hand(desk, plane, f"{mode}{n}"))

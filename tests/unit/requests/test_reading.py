@@ -353,14 +353,14 @@ def values(value: Any) -> tuple[int, int]:
 
 
 TEXT = st.text(st.sampled_from('[]{}",:\\/a\n\u00e9'), max_size=8)
-JSON = st.recursive(
+FEW = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
 )
 
 
-@given(st.dictionaries(TEXT, JSON, max_size=4), st.booleans())
+@given(st.dictionaries(TEXT, FEW, max_size=4), st.booleans())
 def test_values_are_counted_as_they_are(body: dict[str, Any], ascii_only: bool) -> None:
     raw = json.dumps(body, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,11 @@ from picker.serving.seam import BOOKING_HEADER, LogEntry
 from picker.serving.wire import accesslog_pb2 as log
 
 
+WORKER = log.Address(socket_address=log.SocketAddress(address="10.0.0.9", port_value=8000))
+
+
 def entry(booking: str = "b1", **common: Any) -> log.HTTPAccessLogEntry:
+    common = {"upstream_remote_address": WORKER, **common}
     made = log.HTTPAccessLogEntry(common_properties=log.AccessLogCommon(**common))
     if booking:
         made.request.request_headers[BOOKING_HEADER] = booking
@@ -82,6 +86,17 @@ def test_entries_without_a_booking_are_counted_and_left_out() -> None:
 def test_a_booking_named_by_a_request_that_we_did_not_let_through_is_not_believed(details: str) -> None:
     forged = entry(access_log_type=log.DownstreamEnd)
     forged.response.response_code_details = details
+    entries, counts = read(forged)
+    assert entries == []
+    assert counts.log_untrusted == 1
+
+
+@pytest.mark.parametrize("kind", [log.DownstreamEnd, log.DownstreamPeriodic, log.NotSet])
+def test_a_booking_named_by_a_request_that_reached_no_worker_is_not_believed(
+    kind: log.AccessLogType.ValueType,
+) -> None:
+    forged = entry(access_log_type=kind, upstream_remote_address=None)
+    forged.response.response_code_details = "downstream_remote_disconnect"
     entries, counts = read(forged)
     assert entries == []
     assert counts.log_untrusted == 1
