@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
@@ -207,7 +208,8 @@ class Link:
     def _heard(self, beat: Beat) -> None:
         now = self._clock()
         self.members = beat.members
-        self._view.members_seen(beat.members, now)
+        level = self._view.version >= beat.version
+        self._view.members_seen(beat.members if level else _yet_to_book(beat.members), now)
         self._hearing.beat(beat.version, now)
         if self._view.version >= self._target:
             self._target_at = now
@@ -306,6 +308,11 @@ class Link:
         self._resync_due = resync
         if self._reading is not None and not self._reading.expired():
             self._reading.reschedule(asyncio.get_running_loop().time())
+
+
+def _yet_to_book(members: Sequence[Member]) -> tuple[Member, ...]:
+    """Where the feed is behind: what they booked again is still to come, and with it their own word that it is all."""
+    return tuple(replace(member, rebooked=False) for member in members)
 
 
 async def _closed(feed: AsyncIterator[Change]) -> None:

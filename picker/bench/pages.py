@@ -10,23 +10,17 @@ from typing import Any
 from picker.bench.index.page import index_section
 from picker.bench.plane.page import plane_section
 from picker.bench.quality.page import quality_section
-from picker.bench.race.page import race_page
+from picker.bench.race.page import race_page, race_section
 from picker.bench.staleness.page import staleness_section
 
 Numbers = Mapping[str, Any]
 
-PLANE_HEADER = """# What sharing costs
-
-Made by `make docs` from `benchmarks/results/`; `picker bench plane --json` and `picker bench staleness --json` measure
-anew. The machine was shared with other work while it was measured: ratios and CPU times say more than times.
-
-"""
-
 BENCHMARKS_HEADER = """# Benchmarks
 
-Made by `make docs` from `benchmarks/results/`; `picker bench index --json` and `picker bench quality --trace NAME
---json` measure anew (some two minutes and 1 GB of memory; some minutes for each trace). Without `--json` both print
-these tables. The machine was shared with other work while it was measured: CPU times and ratios say more than times.
+Made by `make docs` from `benchmarks/results/`. `picker bench NAME --json` measures anew: `index` (some two minutes, 1 GB
+of memory), `quality --trace NAME` (some minutes for each trace), `plane` (a minute), `staleness` (ten minutes), `race`
+(half an hour). Without `--json` they print these tables. The machine was shared with other work while it was measured:
+CPU times and ratios say more than times.
 
 """
 
@@ -34,30 +28,30 @@ these tables. The machine was shared with other work while it was measured: CPU 
 def pages(results: Path) -> dict[str, str]:
     """Name of each page and its text, as far as there are results."""
     found: dict[str, str] = {}
-    sections = [
-        section(numbers)
-        for name, section in (("plane", plane_section), ("staleness", staleness_section))
-        if (numbers := _read(results / f"{name}.json")) is not None
-    ]
-    if sections:
-        found["plane-costs.md"] = PLANE_HEADER + "\n".join(sections)
-    benchmarks = _benchmarks(results)
-    if benchmarks:
-        found["benchmarks.md"] = BENCHMARKS_HEADER + "\n".join(benchmarks)
+    sections = _sections(results)
     race = _read(results / "race.json")
     if race is not None:
         found["race.md"] = race_page(race)
+        sections.append(race_section(race))
+    if sections:
+        found["benchmarks.md"] = BENCHMARKS_HEADER + "\n".join(sections)
     return found
 
 
-def _benchmarks(results: Path) -> list[str]:
-    """The sections on the index and on the decisions, where there are results."""
-    index = _read(results / "index.json")
-    quality = [_read(path) for path in sorted(results.glob("quality-*.json"))]
-    sections = [] if index is None else [index_section(index)]
-    return (
-        [*sections, quality_section([each for each in quality if each is not None])] if quality else sections
-    )
+def _sections(results: Path) -> list[str]:
+    made: list[str] = []
+    if (index := _read(results / "index.json")) is not None:
+        made.append(index_section(index))
+    quality = [
+        numbers for path in sorted(results.glob("quality-*.json")) if (numbers := _read(path)) is not None
+    ]
+    if quality:
+        made.append(quality_section(quality))
+    if (plane := _read(results / "plane.json")) is not None:
+        made.append(plane_section(plane))
+    if (staleness := _read(results / "staleness.json")) is not None:
+        made.append(staleness_section(staleness))
+    return made
 
 
 def _read(path: Path) -> Numbers | None:

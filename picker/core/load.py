@@ -41,8 +41,9 @@ carries 1.33 instead of 1.22 times the mean: by simulation of three replicas, 8 
 def ageing(unseen: float) -> float:
     """How far foreign load is to be moved toward its mean, 0..1, when so many foreign requests are not seen yet.
 
-    ``unseen / (1 + unseen)``: 0 while the view is level, a half at the one unseen request from which a shared view
-    balances no better than the own bookings alone, 1 when nothing that the view says of others can be relied on.
+    ``unseen / (1 + unseen)``: 0 while the view is level; a half at one unseen request, amid the 0.5 (64 workers) to 2.5
+    (8 workers) from which a shared view balances worse than own bookings alone, by the simulation of `ATOMIC_PAYS`;
+    toward 1 when nothing that the view says of others can be relied on.
     """
     return unseen / (1.0 + unseen) if unseen > 0 else 0.0
 

@@ -58,8 +58,10 @@ class Layout:
         """Raise LayoutError for a cluster that could not start."""
         if self.replicas < 1 or self.workers < 1:
             raise LayoutError("a cluster needs at least one replica and one worker")
-        if self.plane == "nats":
-            raise LayoutError("--plane nats: the NATS plane is not there yet; use --plane redis")
+        if self.plane == "nats" and self.sync == "atomic":
+            raise LayoutError(
+                "--plane nats cannot choose and book in one step; use --plane redis, or --sync eventual"
+            )
         if self.plane == "memory" and self.replicas > 1:
             raise LayoutError(
                 f"--plane memory is seen by one process only, so not by {self.replicas} replicas;"
@@ -110,7 +112,15 @@ class Cluster:
     @property
     def plane_url(self) -> str:
         """Where bookings are shared."""
-        return f"redis://{self.valkey}" if self.layout.plane == "redis" else "memory://"
+        if self.layout.plane == "redis":
+            return f"redis://{self.valkey}"
+        # like Valkey here, it loses everything when it is started again
+        return f"nats://{self.nats}/?storage=memory" if self.layout.plane == "nats" else "memory://"
+
+    @property
+    def plane_server(self) -> str:
+        """Name of the child that keeps the bookings; with the NATS plane it carries the KV events too."""
+        return {"redis": "valkey", "nats": "nats", "memory": ""}[self.layout.plane]
 
     @property
     def nats_url(self) -> str:
@@ -267,7 +277,7 @@ class Cluster:
                 {"name": worker.name, "address": worker.address, "pid": pid(worker.name)}
                 for worker in self.workers
             ],
-            "plane": {"url": self.plane_url, "pid": pid("valkey")},
+            "plane": {"url": self.plane_url, "pid": pid(self.plane_server)},
             "nats": {"url": self.nats_url, "pid": pid("nats")},
         }
 

@@ -12,7 +12,6 @@ import secrets
 import structlog
 from nats.js import api
 
-from stateplane.booking import SCHEMA
 from stateplane.ledger import Ledger
 from stateplane.nats import codec
 from stateplane.nats.codec import ForeignError, Head
@@ -44,14 +43,20 @@ async def load(connection: Connection, info: api.StreamInfo, *, counts: Counts) 
             counts.foreign += 1
             log.warning("the plane's checkpoint does not decode, reading the whole log", reason=str(error))
             return Fold()
-        return Fold(sequence=head.sequence, stamp=head.stamp, run=head.run, ledger=Ledger.of(state))
+        return Fold(
+            sequence=head.sequence,
+            stamp=head.stamp,
+            run=head.run,
+            schema=head.schema,
+            ledger=Ledger.of(state),
+        )
     return Fold()
 
 
 async def save(connection: Connection, fold: Fold, log_created: str, *, counts: Counts) -> int:
     """Store the fold as it is now; the sequence of the newest checkpoint, ours or another's."""
     assert fold.ledger is not None
-    sequence, stamp, run = fold.sequence, fold.stamp, fold.run
+    sequence, stamp, run, schema = fold.sequence, fold.stamp, fold.run, fold.writes()
     state = codec.pack_state(fold.ledger.state())
     head, revision = await _head(connection, counts)
     if head is not None and head.created == log_created and head.sequence >= sequence:
@@ -61,7 +66,7 @@ async def save(connection: Connection, fold: Fold, log_created: str, *, counts: 
     for n, piece in enumerate(pieces):
         await _put(connection, f"c.{id_}.{n}", piece, expected=0)
         await asyncio.sleep(0)
-    new = Head(SCHEMA, log_created, sequence, stamp or 0, run, id_, len(pieces))
+    new = Head(schema, log_created, sequence, stamp or 0, run, id_, len(pieces))
     try:
         await _put(connection, "head", codec.pack_head(new), expected=revision)
     except ConflictError:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from stateplane.booking import SCHEMA, Amount, Booking, Cause, Owner, Rules
+from stateplane.booking import Amount, Booking, Cause, Owner, Rules
 from stateplane.errors import PlaneRefusedError
 from stateplane.ledger import LedgerState
+from stateplane.schema import readable, unreadable
 
 
 class Begin(msgspec.Struct, array_like=True, frozen=True, tag="begin"):
@@ -162,14 +163,13 @@ def pack(command: Command) -> bytes:
 
 
 def command_of(data: bytes) -> Command:
-    """The command in a message. Raises ForeignError, or PlaneRefusedError for a newer schema than ours."""
+    """The command in a message. Raises ForeignError, or PlaneRefusedError for a schema that is not read here."""
     try:
         command = _COMMAND.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
         _check_schema(data)
         raise ForeignError(str(error)[:200]) from error
-    if command.schema > SCHEMA:
-        raise _newer(command.schema)
+    _check(command.schema)
     return command
 
 
@@ -179,14 +179,13 @@ def pack_head(head: Head) -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """The head in a value. Raises ForeignError, or PlaneRefusedError for a newer schema than ours."""
+    """The head in a value. Raises ForeignError, or PlaneRefusedError for a schema that is not read here."""
     try:
         head = _HEAD.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
         _check_schema(data)
         raise ForeignError(str(error)[:200]) from error
-    if head.schema > SCHEMA:
-        raise _newer(head.schema)
+    _check(head.schema)
     return head
 
 
@@ -218,11 +217,9 @@ def _check_schema(data: bytes) -> None:
         schema = _ANY.decode(data).schema
     except (msgspec.MsgspecError, ValueError):
         return
-    if schema > SCHEMA:
-        raise _newer(schema)
+    _check(schema)
 
 
-def _newer(schema: int) -> PlaneRefusedError:
-    return PlaneRefusedError(
-        f"the pool's records have schema {schema}, which is newer than this replica's {SCHEMA}; upgrade the replica"
-    )
+def _check(schema: int) -> None:
+    if not readable(schema):
+        raise PlaneRefusedError(unreadable(schema))

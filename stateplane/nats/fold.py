@@ -14,6 +14,7 @@ from stateplane.errors import PlaneCorruptError, PlaneEpochError, StatePlaneErro
 from stateplane.ledger import Ledger
 from stateplane.nats import codec
 from stateplane.nats.codec import Command, ForeignError
+from stateplane.schema import written
 from stateplane.servingtime import milliseconds
 
 log = structlog.get_logger(__name__)
@@ -56,7 +57,13 @@ class Fold:
     """The ledger as of one message of the log."""
 
     def __init__(
-        self, *, sequence: int = 0, stamp: int | None = None, run: str = "", ledger: Ledger | None = None
+        self,
+        *,
+        sequence: int = 0,
+        stamp: int | None = None,
+        run: str = "",
+        schema: int = 0,
+        ledger: Ledger | None = None,
     ) -> None:
         self.sequence = sequence
         """The last message that is in it."""
@@ -64,6 +71,8 @@ class Fold:
         """The server's time of that message, nanoseconds; None: not known."""
         self.run = run
         """The server's life that the epoch is of."""
+        self.schema = schema
+        """The newest of its commands: what was once written, all read, and it is written for good."""
         self.ledger = ledger
         """None before the first epoch."""
         self._at = 0
@@ -85,6 +94,10 @@ class Fold:
     def now(self) -> int:
         """The server's clock as far as it can be told between two messages, milliseconds."""
         return self._at + milliseconds(time.monotonic() - self._told)
+
+    def writes(self) -> int:
+        """The schema that the next command is written in."""
+        return max(self.schema, written(self.ledger.members() if self.ledger is not None else ()))
 
     def since(self, after: Version) -> list[Change]:
         """The kept changes after that version, or a ``Gap``."""
@@ -118,6 +131,7 @@ class Fold:
                 )
             self._step(sequence, stamp, now)
             return None
+        self.schema = max(self.schema, command.schema)
         result = self._judged(command, now, counts)
         self._step(sequence, stamp, now)
         counts.folded += 1

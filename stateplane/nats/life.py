@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 SHORTEST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
+LOOK_SECONDS = 0.25
 PATIENCE_SECONDS = 1.0
 """For each question of the task's own, or twice a call's deadline if that is longer."""
 
@@ -183,7 +184,8 @@ class Life:
         broken = asyncio.create_task(following.broken.wait())
         try:
             while not (ended.done() or broken.done()):
-                await asyncio.wait((ended, broken), timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((ended, broken), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                connection.look()
                 if following.silent():
                     following.end(PlaneTimeoutError(f"{connection.where} has fallen silent"))
         finally:

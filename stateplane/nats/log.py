@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import structlog
 from nats.js import api
 
-from stateplane.booking import SCHEMA, Change, Gap, Owner, Rules, Version
+from stateplane.booking import Change, Gap, Owner, Rules, Version
 from stateplane.errors import (
     PlaneDisconnectedError,
     PlaneEpochError,
@@ -27,6 +27,7 @@ from stateplane.nats.follower import Follower, Stamp
 from stateplane.nats.life import Life
 from stateplane.nats.translation import MissingError
 from stateplane.nats.wire import Connection, created
+from stateplane.schema import oldest_of
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +110,8 @@ class Log:
 
     async def _publish(self, body: Body, number: int, epoch: int) -> None:
         connection, following = self._life.both
-        command = Command(SCHEMA, self.origin, number, epoch, self._owner, self._times, body)
+        schema = following.fold.writes()
+        command = Command(schema, self.origin, number, epoch, self._owner, self._times, body)
         folded, told = following.fold.sequence, following.told_at
         try:
             sequence = await connection.publish(codec.pack(command))
@@ -211,7 +213,7 @@ class Log:
 
     def _begin_message(self, run: str, epoch: int, *, lose: bool) -> bytes:
         body = codec.Begin(run=run, epoch=epoch, lose=lose)
-        return codec.pack(Command(SCHEMA, self.origin, 0, 0, self._owner, self._times, body))
+        return codec.pack(Command(oldest_of(), self.origin, 0, 0, self._owner, self._times, body))
 
     def _folded(self, command: Command, result: Result) -> None:
         if command.origin == self.origin:

@@ -57,7 +57,11 @@ class _Client(Client):
         return command
 
     def abort(self) -> None:
-        """End its sockets: after a failed handshake, or over TLS, closing alone leaves one open."""
+        """End what closing may leave: a socket after a failed handshake or over TLS, tasks of subscriptions."""
+        for subscription in self._subs.values():
+            task: asyncio.Task[None] | None = getattr(subscription, "_wait_for_msgs_task", None)
+            if task is not None:
+                task.cancel()
         for name in ("_io_writer", "_bare_io_writer"):
             writer: asyncio.StreamWriter | None = getattr(self._transport, name, None)
             if writer is not None:
@@ -77,7 +81,7 @@ class Connection:
         self._client.tls_only = address.tls
         self._last_error: Exception | None = None
         self._denied = ""
-        self._begun = False
+        self._begun = self._made = False
         self._asking: set[asyncio.Timeout] = set()
         self.js: JetStreamContext = self._client.jetstream(timeout=timeout)
 
@@ -101,10 +105,12 @@ class Connection:
                     ping_interval=PING_SECONDS,
                     max_outstanding_pings=2,
                     error_cb=self._failed,
+                    disconnected_cb=self._ended,
                     closed_cb=self._ended,
                     name="picker state plane",
                     **entry,
                 )
+            self._made = True
         except ImportError as error:
             raise PlaneRefusedError(
                 f"a NATS credentials file needs the package {error.name!r}: pip install {error.name}"
@@ -120,6 +126,13 @@ class Connection:
         self._last_error = error
         if "permissions violation" in str(error).lower():
             self._denied = str(error)[:200]
+            self._fail_asking()
+        self.look()
+
+    def look(self) -> None:
+        """Notice an end that the client keeps to itself: it may close without calling back."""
+        if self._made and self._client.is_closed and not self.closed.is_set():
+            self.closed.set()
             self._fail_asking()
 
     async def _ended(self) -> None:
@@ -141,6 +154,7 @@ class Connection:
             async with waiting:
                 return await call
         except DRIVER_ERRORS as error:
+            self.look()
             if self.closed.is_set():
                 raise PlaneDisconnectedError(f"the connection to {self.where} broke") from error
             if self._denied and isinstance(error, TimeoutError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from picker.serving.seam import BOOKING_HEADER, REASON_HEADER, End, Picked, Refused
+from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, REASON_HEADER, End, Picked, Refused
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Gate, OpenEnvoy, OpenGate, OpenWorker
@@ -170,15 +170,25 @@ async def test_a_client_that_leaves_before_the_pick_cannot_end_or_prolong_the_bo
     gate: Gate, pair: Pair, whole: bool
 ) -> None:
     gate.picks.delay = 30
-    untrusted = gate.server.counts.log_untrusted
+    counts = gate.server.counts
+
+    def unbelieved() -> int:
+        return counts.log_untrusted + counts.log_unnamed
+
+    before = unbelieved()
     host, _, port = gate.url(pair, "").removeprefix("http://").partition(":")
     _, writer = await asyncio.open_connection(host, int(port))
-    head = f"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n{BOOKING_HEADER}: another\r\n\r\n"
-    writer.write(head.encode() + (b"{}" if whole else b"{"))
-    await writer.drain()
-    await gate.eventually(lambda: gate.server.counts.log_untrusted > untrusted)  # a periodic entry: it still runs
-    writer.close()
-    await gate.eventually(lambda: gate.server.counts.log_untrusted > untrusted + 1)
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n{BOOKING_HEADER}: another\r\n\r\n"
+    )
+    try:
+        writer.write(head.encode() + (b"{}" if whole else b"{"))
+        await writer.drain()
+        await gate.eventually(lambda: unbelieved() > before)  # a periodic entry: the request still runs
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    await gate.eventually(lambda: unbelieved() > before + 1)
     assert gate.picks.entries == []
 
 
@@ -219,6 +229,35 @@ async def test_a_replica_killed_in_mid_response_cuts_it_only_where_it_held_the_s
             else:
                 with pytest.raises(aiohttp.ClientPayloadError):
                     await response.read()
+
+
+async def test_requests_are_served_though_no_replica_is_held_to_be_healthy(
+    open_gate: OpenGate, tmp_path: Path
+) -> None:
+    async with open_gate(tmp_path, MAIN[:1]) as gate:
+        gate.server.set_ready(False)
+        for _ in range(30):
+            async with gate.client.post(gate.url(MAIN[0]), data=b"{}") as response:
+                assert response.status == 200
+            await asyncio.sleep(0.1)  # past the next health checks
+
+
+async def test_failing_open_follows_no_destination_that_a_client_wrote(
+    open_worker: OpenWorker, open_envoy: OpenEnvoy, tmp_path: Path
+) -> None:
+    async with (
+        open_worker() as worker,
+        replica("127.0.0.1:1", "response") as (process, address),
+        open_envoy(tmp_path, [address], MAIN[:1], failure_mode_allow=True) as urls,
+        aiohttp.ClientSession() as client,
+    ):
+        (url,) = urls.values()
+        process.kill()
+        await process.wait()
+        for method in ("GET", "POST"):
+            async with client.request(method, url, headers={DESTINATION_HEADER: worker.address}) as response:
+                assert response.status >= 500
+        assert worker.headers == []
 
 
 @pytest.mark.parametrize("pair", MAIN, ids="-".join)

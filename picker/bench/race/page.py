@@ -44,11 +44,7 @@ def race_page(numbers: Mapping[str, Any]) -> str:
     """The whole page."""
     real = [one for one in numbers["rows"] if one["time"] == "real"]
     virtual = [one for one in numbers["rows"] if one["time"] == "virtual"]
-    staleness, above = numbers["staleness_ms"], numbers["threshold"]["pays_above"]
-    crossings = ", ".join(
-        f"{found} with {workers} workers" if found is not None else f"nowhere with {workers} workers"
-        for workers, found in above.items()
-    )
+    staleness = numbers["staleness_ms"]
     return f"""# The race between choosing and booking
 
 Replicas choose at the same time on views that are a little late, so they may choose the same worker. This page says how
@@ -75,12 +71,32 @@ The product's own choice on views that are as late as was measured between real 
 the view; a better ninth is then passed over, which counts as wrong and costs little.
 
 {markdown_table(ROWS, virtual)}
-## As even as one replica
+{_even_and_threshold(numbers, level="##")}
+## Budgets
+
+{measured_on(numbers)}"""
+
+
+def race_section(numbers: Mapping[str, Any]) -> str:
+    """What other pages need of it."""
+    return f"""## The race between choosing and booking
+
+How it was measured, and every mode, rate and number of replicas: [race.md](race.md).
+
+{_even_and_threshold(numbers, level="###")}"""
+
+
+def _even_and_threshold(numbers: Mapping[str, Any], *, level: str) -> str:
+    crossings = ", ".join(
+        f"{found} with {workers} workers" if found is not None else f"nowhere with {workers} workers"
+        for workers, found in numbers["threshold"]["pays_above"].items()
+    )
+    return f"""{level} As even as one replica
 
 Max / mean to that of one replica with the same requests, seed by seed; medians.
 
 {markdown_table(EVEN, numbers["even"])}
-## When atomic pays
+{level} When atomic pays
 
 What spoils a view is the number of requests that the others placed and it does not show yet: arrivals of the whole pool
 per second times the seconds that a view is late. In virtual time, views late by a fixed time; the busiest worker in
@@ -90,7 +106,4 @@ eventual beside the one in atomic:
 Eventual's busiest worker carries 5 % more than atomic's from {crossings} on. The picker takes
 **{ATOMIC_PAYS_ABOVE:g} unseen requests** as the point from which `PICKER_SYNC=atomic` pays
 (`picker.core.race.ATOMIC_PAYS_ABOVE`).
-
-## Budgets
-
-{measured_on(numbers)}"""
+"""

@@ -75,7 +75,7 @@ def restore(server: Server, kept: dict[str, Any]) -> None:
                 client.hset(
                     KEYS[name], mapping={bytes.fromhex(f): bytes.fromhex(v) for f, v in value.items()}
                 )
-        run: str = client.info("server")["run_id"]  # type: ignore[index]
+        run: str = client.info("server")["run_id"]
         client.hset(KEYS["meta"], "run", run)
 
 
@@ -131,7 +131,7 @@ async def test_the_changes_of_each_schema_on_redis_decode_to_what_they_were(
     kept = fixture(schema, "redis")
     server = server_of(request, "valkey")
     restore(server, kept["keys"])
-    expected = [msgspec.convert(change, CHANGES[kind]) for kind, change in kept["changes"]]
+    expected: list[Any] = [msgspec.convert(change, CHANGES[kind]) for kind, change in kept["changes"]]
     plane = plane_on(server, "late")
     try:
         await plane.start({})
@@ -188,7 +188,7 @@ def pool(request: pytest.FixtureRequest) -> Server:
 def schemas(server: Server) -> tuple[int, set[int]]:
     """What is written, and of what the records that stand are."""
     with server.client() as client:
-        records: list[bytes] = client.hvals(KEYS["books"])  # type: ignore[assignment]
+        records: list[bytes] = client.hvals(KEYS["books"])
         written = client.hget(KEYS["meta"], "schema")
         assert isinstance(written, bytes)
         return int(written), {msgspec.msgpack.decode(record)[0] for record in records}

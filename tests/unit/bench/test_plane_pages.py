@@ -51,7 +51,8 @@ def test_a_page_is_made_of_the_results_that_are_there(tmp_path: Path) -> None:
     assert pages(tmp_path) == {}
     (tmp_path / "race.json").write_text(json.dumps(race_numbers()))
     found = pages(tmp_path)
-    assert list(found) == ["race.md"]
+    assert set(found) == {"race.md", "benchmarks.md"}
+    assert "0.75 with 8 workers" in found["benchmarks.md"]
     page = found["race.md"]
     real, virtual = page.split("## Virtual time")
     assert "| atomic | 8 | 200 | 8 | 0 | 1.1234 | 4000 | 0 | 10 |" in real

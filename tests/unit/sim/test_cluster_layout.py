@@ -14,7 +14,7 @@ from picker.sim.cluster import Cluster, Layout, LayoutError
     ("layout", "reason"),
     [
         (Layout(plane="memory", replicas=2), "one process only, so not by 2 replicas"),
-        (Layout(plane="nats"), "--plane redis"),
+        (Layout(plane="nats", sync="atomic"), "--plane redis"),
         (Layout(replicas=0), "at least one replica"),
         (Layout(workers=0), "one worker"),
     ],
@@ -28,7 +28,9 @@ def test_one_replica_may_use_the_memory_plane(tmp_path: Path) -> None:
     assert Cluster(Layout(plane="memory", replicas=1), logs=tmp_path).plane_url == "memory://"
 
 
-@pytest.mark.parametrize("arguments", [["--plane", "memory"], ["--plane", "nats"], ["--plane", "etcd"]])
+@pytest.mark.parametrize(
+    "arguments", [["--plane", "memory"], ["--plane", "nats", "--sync", "atomic"], ["--plane", "etcd"]]
+)
 def test_the_command_refuses_a_bad_plane_without_a_traceback(arguments: list[str]) -> None:
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2

@@ -24,7 +24,8 @@ def filters_of(config: dict[str, Any], number: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_the_real_envoy_accepts_every_pair_of_body_modes(tls: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fail_open", [False, True])
+def test_the_real_envoy_accepts_every_pair_of_body_modes(tls: bool, fail_open: bool, tmp_path: Path) -> None:
     modes: tuple[BodyMode, ...] = get_args(BodyMode)
     listeners = [
         Listener(f"{ask}-{answer}", 20_000 + number, request_body_mode=ask, response_body_mode=answer)
@@ -38,6 +39,7 @@ def test_the_real_envoy_accepts_every_pair_of_body_modes(tls: bool, tmp_path: Pa
         19_000,
         workers=["127.0.0.1:8000"],
         tls=tls,
+        failure_mode_allow=fail_open,
         health_check="tcp",
     )
     file = tmp_path / "envoy.json"
@@ -57,10 +59,17 @@ def test_a_lost_replica_is_met_by_health_check_outlier_detection_and_a_retry_tha
     assert check["unhealthy_threshold"] == check["healthy_threshold"] == 1
     assert pickers["outlier_detection"]["consecutive_local_origin_failure"] == 1
     assert pickers["outlier_detection"]["split_external_local_origin_errors"] is True
-    assert pickers["common_lb_config"]["healthy_panic_threshold"]["value"] == 0
     service = filters_of(config)[0]["typed_config"]["grpc_service"]
     assert "unavailable" in service["retry_policy"]["retry_on"]
     assert "retry_policy" not in service["envoy_grpc"]
+
+
+def test_with_no_replica_left_all_are_asked_unless_requests_may_go_on_without() -> None:
+    for fail_open, percent in ((False, 1), (True, 0)):
+        config = envoy_config(
+            [Listener("pool", 8080)], ["127.0.0.1:9002"], 19_000, failure_mode_allow=fail_open
+        )
+        assert cluster_of(config, PICKERS)["common_lb_config"]["healthy_panic_threshold"]["value"] == percent
 
 
 def test_a_listener_without_a_picker_has_neither_filter_nor_access_log() -> None:

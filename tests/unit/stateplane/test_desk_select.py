@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -139,6 +140,17 @@ async def test_a_plane_that_is_late_time_and_again_is_left_alone_for_a_while() -
         found = [await choose(a) for _ in range(20)]
         assert found[0].miss in (None, Miss.LATE)
         assert found[-1].booking is not None
+
+
+async def test_an_answer_that_arrived_while_this_process_was_stalled_is_taken() -> None:
+    async with pool("a", budget=0.02) as (_, [(a, plane)]):
+        plane.after = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        asked = asyncio.create_task(choose(a))
+        await until(lambda: plane.landed == 1)
+        loop.call_soon(time.sleep, 0.05)
+        loop.call_soon(plane.after.set)
+        assert (await asked).booking is not None
 
 
 async def test_a_failing_call_is_a_miss_and_never_an_error() -> None:

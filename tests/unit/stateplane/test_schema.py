@@ -10,9 +10,7 @@ from stateplane.schema import oldest_of, readable, unreadable, written
 
 
 def members(*said: str | None) -> list[Member]:
-    return [
-        Member(Owner(str(n), "1"), {} if one is None else {"schema": one}) for n, one in enumerate(said)
-    ]
+    return [Member(Owner(str(n), "1"), {} if one is None else {"schema": one}) for n, one in enumerate(said)]
 
 
 def test_the_older_schema_is_written_until_every_member_reads_the_newer() -> None:

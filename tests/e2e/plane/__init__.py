@@ -1,0 +1,1 @@
+"""What the shared load promises, held against real engines, with real replicas on real planes."""
