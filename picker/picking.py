@@ -26,10 +26,8 @@ from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Res
 from picker.settings import Settings
 from picker.underway import Run, Underway
 
-RANK_HEADER = "x-data-parallel-host-rank"
-BYTES_PER_TOKEN = 4
-"""Rough size of a token, for the load of a prompt that was not tokenised."""
-
+RANK_HEADER = "x-data-parallel-rank"
+"""vLLM sends a request to the data-parallel rank that this header names."""
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

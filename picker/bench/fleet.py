@@ -116,12 +116,18 @@ class Fleet:
         return value
 
 
+def quiet_logs() -> None:
+    """Let the parts under measurement log errors only, and on stderr: what a bench prints is its result alone."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
 def _serve(pipe: Connection) -> None:
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and closes the pipe
-    # what a bench prints is its result alone
-    quiet = structlog.make_filtering_bound_logger(logging.ERROR)
-    structlog.configure(wrapper_class=quiet, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    quiet_logs()
     while True:
         try:
             part, argument = pipe.recv()

@@ -17,10 +17,10 @@ Numbers = Mapping[str, Any]
 
 BENCHMARKS_HEADER = """# Benchmarks
 
-Made by `make docs` from `benchmarks/results/`. `picker bench NAME --json` measures anew: `index` (some two minutes, 1 GB
-of memory), `quality --trace NAME` (some minutes for each trace), `plane` (a minute), `staleness` (ten minutes), `race`
-(half an hour). Without `--json` they print these tables. The machine was shared with other work while it was measured:
-CPU times and ratios say more than times.
+Made by `make docs` from `benchmarks/results/`. `picker bench NAME --json` measures anew: `index` (two minutes, 1 GB of
+memory), `quality --trace NAME` (some minutes for each trace), `plane` (a minute), `staleness` (ten minutes),
+`race` (half an hour). Without `--json` they print these tables. The machine was shared with other work while it was
+measured: CPU times and ratios say more than times.
 
 """
 

@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from picker.bench.budget import Result
+from picker.bench.fleet import quiet_logs
 from picker.bench.plane.page import CALLS, UPKEEP, call_rows, upkeep_rows
 from picker.bench.plane.run import QUICK, Extent, run
 from picker.bench.servers import BACKENDS
@@ -25,6 +26,7 @@ def command(*, quick: bool, backends: tuple[str, ...], seed: int, as_json: bool)
 
     Starts the real servers on loopback. Latencies are held as ratios to the floor in the same run.
     """
+    quiet_logs()
     extent = QUICK if quick else Extent()
     result = asyncio.run(run(extent, backends=backends or BACKENDS, seed=seed, say=progress))
     finish(result, _tables, as_json=as_json)

@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from picker.bench.budget import Result
+from picker.bench.fleet import quiet_logs
 from picker.bench.race.page import EVEN, ROWS, SWEEP
 from picker.bench.race.run import QUICK, Extent, run
 from picker.cli.benches.output import finish, progress, table
@@ -24,6 +25,7 @@ def command(*, quick: bool, seed: int, as_json: bool) -> None:
     First in real processes on a real Valkey, then in virtual time with the staleness measured in this run. Takes about
     twenty minutes unless --quick.
     """
+    quiet_logs()
     result = asyncio.run(run(QUICK if quick else Extent(), seed=seed, say=progress))
     finish(result, _tables, as_json=as_json)
 

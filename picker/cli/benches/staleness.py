@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from picker.bench.budget import Result
+from picker.bench.fleet import quiet_logs
 from picker.bench.servers import BACKENDS
 from picker.bench.staleness.page import ENVELOPE, STALENESS, envelope_rows, staleness_rows
 from picker.bench.staleness.run import QUICK, Extent, run
@@ -25,6 +26,7 @@ def command(*, quick: bool, backends: tuple[str, ...], seed: int, as_json: bool)
 
     Then the envelope: what following the plane costs by replicas and changes per second.
     """
+    quiet_logs()
     extent = QUICK if quick else Extent()
     result = asyncio.run(run(extent, backends=backends or BACKENDS, seed=seed, say=progress))
     finish(result, _tables, as_json=as_json)

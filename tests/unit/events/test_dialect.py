@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
 
 from picker.events.bridge.dialect import (
     BadBatch,
@@ -91,33 +92,7 @@ def test_raw_hashes_are_their_last_eight_bytes() -> None:
 
 
 TOKENS = list(range(16))
-DRIFT: list[tuple[str, list[Any], Stored]] = [
-    ("0.9", ["BlockStored", [1], None, TOKENS, 16, None], stored()),
-    ("0.10.2", ["BlockStored", [1], None, TOKENS, 16, None, "GPU"], stored()),
-    ("0.14", ["BlockStored", [1], 9, TOKENS, 16, 4, "CPU", "ad"], stored(parent=9, tier=1, lora="ad")),
-    ("0.17", ["BlockStored", [1], None, TOKENS, 16, None, "GPU", None, [["pepper"]]], stored(salt="pepper")),
-    ("0.20", ["BlockStored", [1], None, TOKENS, 16, None, "GPU", None, [None], 1], stored(group=1)),
-    (
-        "0.22",
-        ["BlockStored", [1], None, TOKENS, 16, None, "GPU", None, None, 0, "sliding_window", 128],
-        stored(group=0, kind="sliding_window"),
-    ),
-    (
-        "sglang 0.5.9",
-        ["BlockStored", [-1], None, TOKENS, 16, None, "CPU_PINNED"],
-        stored(hashes=(2**64 - 1,), tier=1),
-    ),
-    (
-        "sglang 0.5.18",
-        ["BlockStored", [1], None, TOKENS, 16, None, "GPU", {"cache_salt": "s"}],
-        stored(salt="s"),
-    ),
-]
-
-
-@pytest.mark.parametrize(("version", "event", "expected"), DRIFT, ids=[each[0] for each in DRIFT])
-def test_array_events_through_the_versions(version: str, event: list[Any], expected: Stored) -> None:
-    assert batch(event).events == (expected,)
+IMAGE = xxh3_64_intdigest(b"image")
 
 
 def test_each_event_is_read_in_its_own_encoding() -> None:
@@ -137,11 +112,26 @@ def test_a_batch_of_two_elements_leaves_the_rank_to_the_port() -> None:
         ({"extra_keys": [["ad"]], "lora_name": "ad"}, stored(lora="ad")),
         ({"extra_keys": [["ad", "salt"]], "lora_name": "ad"}, stored(lora="ad", salt="salt")),
         ({"extra_keys": [["ad", "ad"]], "lora_name": "ad"}, stored(lora="ad", salt="ad")),
-        ({"extra_keys": [[["image", 3]]]}, stored(opaque=(True,))),
+        ({"extra_keys": [[["image", 3]]]}, stored(media=((IMAGE,),))),
+        (
+            {"extra_keys": [[["ab" * 32, 3], ["image", 0], "pepper"]]},
+            stored(media=((0xABABABABABABABAB, IMAGE),), salt="pepper"),
+        ),
+        ({"extra_keys": [["image"]], "parent_block_hash": 5}, stored(parent=5, media=((IMAGE,),))),
+        ({"extra_keys": [[["image", 3], b"digest"]]}, stored(media=((IMAGE,),), opaque=(True,))),
+        ({"extra_keys": [[["image"]]]}, stored(opaque=(True,))),
+        ({"origin": "REUSED"}, stored(again=True)),
+        ({"origin": "NEW"}, stored()),
+        ({"parent_block_hash": 0}, stored()),
         ({"extra_keys": [[b"digest"]]}, stored(opaque=(True,))),
-        ({"extra_keys": [["salt"]], "parent_block_hash": 5}, stored(parent=5, opaque=(True,))),
         ({"cache_salt": "pepper", "session_id": "x"}, stored(salt="pepper")),
-        ({"mm_keys": [[{"type": "mm_key", "hash": "a"}]]}, stored(opaque=(True,))),
+        ({"mm_keys": [[{"type": "mm_key", "hash": "image", "start_offset": 2}]]}, stored(media=((IMAGE,),))),
+        (
+            {"mm_keys": [[{"type": "mm_key", "hash": 7}, {"type": "mm_key"}]]},
+            stored(media=((7,),), opaque=(True,)),
+        ),
+        ({"mm_keys": [[], []]}, stored(opaque=(True,))),
+        ({"mm_keys": ["x"]}, stored(opaque=(True,))),
         ({"token_ids": [], "block_size": 0, "medium": "CPU"}, stored(tokens=None, block_size=0, tier=1)),
     ],
 )
@@ -196,7 +186,7 @@ odd = st.recursive(
     max_leaves=10,
 )
 fields = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name",
-          "extra_keys", "group_idx", "kv_cache_spec_kind", "cache_salt", "mm_keys"]  # fmt: skip
+          "extra_keys", "group_idx", "kv_cache_spec_kind", "cache_salt", "mm_keys", "origin"]  # fmt: skip
 
 
 @given(st.dictionaries(st.sampled_from(fields), odd), st.lists(odd, max_size=11))
