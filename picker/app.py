@@ -76,7 +76,9 @@ class Replica:
         self.subscriber = Subscriber(
             settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self.underway.stored
         )
-        self.reconciling = Reconciling(self.desk, clock=clock)
+        self.reconciling = Reconciling(
+            self.desk, clock=clock, reports=self._reports, blind_seconds=settings.plane.drain_blind_seconds
+        )
         self.membership = Membership(settings, self.desk, self.underway, clock=clock)
         self.picking = Picking(
             settings,
@@ -236,6 +238,7 @@ class Replica:
             now = self._clock()
             self.membership.tick(now)
             self.underway.tick(now, log_expected=self.membership.log_expected)
+            self.reconciling.tick(now)
             self.index.sweep(SWEEP_ENTRIES)
             if self.readiness.look(now):
                 self._became_ready()

@@ -1,6 +1,7 @@
 """Bookings against what workers report: drift is shown, draining bookings that a report disproves are ended.
 
-One replica judges each worker, the same one in every replica's eyes: the member that ranks highest for it.
+One replica judges each worker, the same one in every replica's eyes: the member that ranks highest for it. Where a
+worker reports nothing, no evidence will ever come: what drains there goes after a shorter time.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Desk(Protocol):
         ...
 
 
+BLIND_LOOK_SECONDS = 0.5
+"""Between two looks at what drains on workers that do not report."""
+
+
 @dataclass(slots=True)
 class Counts:
     """What reports disproved."""
@@ -40,6 +45,8 @@ class Counts:
     judged: int = 0
     """Reports of workers that are this replica's to judge."""
     ended_by_evidence: int = 0
+    ended_blind: int = 0
+    """Of those that drained on a worker which does not report."""
 
 
 def judge_of(worker: str, owners: Iterable[Owner]) -> Owner | None:
@@ -52,10 +59,23 @@ def judge_of(worker: str, owners: Iterable[Owner]) -> Owner | None:
 
 
 class Reconciling:
-    """Takes every good report. Cheap where nothing drains."""
+    """Takes every good report; `tick` is called a few times a second. Cheap where nothing drains."""
 
-    def __init__(self, desk: Desk, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        clock: Callable[[], float],
+        reports: Callable[[str], bool] = lambda _: True,
+        blind_seconds: float = 10.0,
+    ) -> None:
+        """``reports``: whether a worker reports its load; where not, a booking drains for ``blind_seconds`` only."""
         self.counts = Counts()
+        self._reports = reports
+        self._blind_seconds = blind_seconds
+        self._blind_since: dict[str, float] = {}
+        """Worker with bookings that does not report -> when that was first seen."""
+        self._looked_at = float("-inf")
         self._desk = desk
         self._clock = clock
         self._judge = Judge()
@@ -72,7 +92,8 @@ class Reconciling:
         """One good report of a worker."""
         bookings = self._desk.view.on(worker)
         self._drift[worker] = report.requests - sum(booking.amount.requests for booking in bookings)
-        if judge_of(worker, (member.owner for member in self._desk.members)) not in (None, self._desk.owner):
+        self._blind_since.pop(worker, None)
+        if not self._judges(worker):
             self._judge.drop(worker)
             self._since.pop(worker, None)
             return
@@ -88,6 +109,27 @@ class Reconciling:
             self.counts.ended_by_evidence += 1
             self._desk.end_foreign(booking_id, Cause.EVIDENCE)
 
+    def _judges(self, worker: str) -> bool:
+        return judge_of(worker, (member.owner for member in self._desk.members)) in (None, self._desk.owner)
+
+    def tick(self, now: float) -> None:
+        """End what has drained long enough on workers that do not report, those that left the pool among them."""
+        if now - self._looked_at < BLIND_LOOK_SECONDS:
+            return
+        self._looked_at = now
+        blind = [worker for worker in self._desk.view.loads() if not self._reports(worker)]
+        self._blind_since = {worker: self._blind_since.get(worker, now) for worker in blind}
+        for worker in blind:
+            if self._judges(worker):
+                self._end_blind(worker, now)
+
+    def _end_blind(self, worker: str, now: float) -> None:
+        draining = [one.id for one in self._desk.view.on(worker) if one.state is State.DRAINING]
+        for booking_id, since in self._draining(worker, draining):
+            if now - max(since, self._blind_since[worker]) >= self._blind_seconds:
+                self.counts.ended_blind += 1
+                self._desk.end_foreign(booking_id, Cause.DEADLINE)
+
     def _draining(self, worker: str, ids: Sequence[str]) -> list[Draining]:
         now, seen = self._clock(), self._since.get(worker, {})
         fresh = {booking_id: seen.get(booking_id, now) for booking_id in ids}
@@ -102,3 +144,4 @@ class Reconciling:
         self._judge.drop(worker)
         self._since.pop(worker, None)
         self._drift.pop(worker, None)
+        self._blind_since.pop(worker, None)

@@ -11,6 +11,7 @@ import aiohttp
 import click
 from rich.console import Console
 
+from picker.cli.files import in_a_folder
 from picker.sim.board import Board, Story, summary
 from picker.sim.cluster import Cluster
 from picker.sim.demo import Demo, layout, requests_of_the_trace
@@ -31,10 +32,11 @@ def command(json_file: Path | None, requests: int | None, logs: Path | None) -> 
 
     Starts a local cluster of its own and ends it. Exit status 0 only if every promise held.
     """
+    in_a_folder("--json", json_file)
     console = Console(highlight=False)
     try:
         found = asyncio.run(_run(console, requests, logs))
-    except (ProcessError, RuntimeError, aiohttp.ClientError, TimeoutError) as error:
+    except (ProcessError, RuntimeError, aiohttp.ClientError, OSError) as error:
         click.echo(f"picker demo: {error or type(error).__name__}", err=True)
         sys.exit(1)
     if found is None:

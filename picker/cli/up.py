@@ -10,6 +10,7 @@ from typing import get_args
 
 import click
 
+from picker.cli.files import in_a_folder
 from picker.sim.cluster import Cluster, Layout, LayoutError, Plane
 from picker.sim.model import MODEL
 from picker.sim.processes import ProcessError, interruptible
@@ -57,13 +58,14 @@ def command(
 
     A part that dies is started again two seconds later on the same port. Ctrl-C ends all of it.
     """
+    in_a_folder("--ports-file", ports_file)
     layout = Layout(replicas=replicas, workers=workers, plane=plane, sync=sync, stream_hold=stream_hold)
     try:
         cluster = Cluster(layout, say=_say, logs=logs, ports_file=ports_file)
         asyncio.run(_run(cluster, seconds))
     except LayoutError as error:
         raise click.UsageError(str(error)) from None
-    except ProcessError as error:
+    except (ProcessError, OSError) as error:
         click.echo(f"picker up: {error}", err=True)
         sys.exit(1)
 

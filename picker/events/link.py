@@ -30,6 +30,8 @@ CONNECT_SECONDS = 2
 RETRY_SECONDS = 0.2
 PING_SECONDS = 3
 """Two pings without an answer end a connection: a frozen server is noticed within 10 seconds."""
+ROUND_SECONDS = 5.0
+"""A client that has not connected for the first time in so long is thrown away for a new one: files are read anew."""
 REBUILD_SECONDS = 30.0
 """A client that has not come back by itself for so long is thrown away for a new one."""
 
@@ -45,6 +47,8 @@ class Counts:
     errors: int = 0
     slow_consumer: int = 0
     """Messages that the client library dropped because we read too slowly."""
+    refused: int = 0
+    """What the server does not let us say or hear: our user's permissions do not fit our role."""
     unsent: int = 0
     """Messages that could not be sent; those who wait for them see a gap in the numbers."""
 
@@ -176,8 +180,15 @@ class Link:
             closed.set()
 
         try:
-            await client.connect(**self._options(on_closed))
+            async with asyncio.timeout(ROUND_SECONDS):
+                await client.connect(**self._options(on_closed))
             await self._up()
+        except TimeoutError:
+            # The client tries on by itself, but it can hang after a failed handshake; the reason was noted.
+            self.counts.errors += 1
+            self._say_away()
+            await self._drop()
+            return
         except Exception as error:  # noqa: BLE001 - files change under us: whatever the client makes of them, try again
             self._note(error)
             await self._drop()
@@ -246,6 +257,10 @@ class Link:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.counts.slow_consumer += 1
             return
+        if "permissions violation" in str(error).lower():
+            self.counts.refused += 1
+            if self.counts.refused == 1:
+                log.warning("nats refuses what we say or hear", name=self._name, error=str(error)[:200])
         self._note(error)
 
     def _note(self, error: Exception) -> None:

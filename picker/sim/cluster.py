@@ -289,7 +289,7 @@ class Cluster:
         if self._ports_file:
             _write(self._ports_file, self.ports())
 
-    async def until_envoy_sees(self, replicas: int, *, seconds: float = 15.0) -> None:
+    async def until_envoy_sees(self, replicas: int, *, seconds: float = 60.0) -> None:
         """Wait until Envoy holds that many replicas to be healthy; ProcessError when it does not come about."""
         deadline = time.monotonic() + seconds
         seen = -1

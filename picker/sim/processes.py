@@ -49,7 +49,8 @@ class Program:
     ready: Probe
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's own environment."""
-    ready_seconds: float = 30.0
+    ready_seconds: float = 90.0
+    """For a slow child; one that ends is noticed at once. Seven at once took over 30 s to start on a busy machine."""
     stop_seconds: float = 5.0
     """Between SIGTERM and SIGKILL."""
 
@@ -91,7 +92,9 @@ class Child:
     def obituary(self) -> str:
         """How it ended, for people: the signal or exit code and the last log lines."""
         code = self.process.returncode if self.process else None
-        how = "did not get ready" if code is None else f"ended with exit code {code}"
+        how = f"ended with exit code {code}"
+        if code is None:
+            how = f"did not get ready in {self.program.ready_seconds:g} s"
         if code is not None and code < 0:
             how = f"was ended by {signal.Signals(-code).name}"
         lines = "".join(f"\n    {line}" for line in self.last_lines())

@@ -126,7 +126,7 @@ def replica(
         **settings,
     }
     ready = answers(f"http://{me.admin}/readyz")
-    return Program(me.name, (*_PICKER, "serve"), ready, environment, ready_seconds=45)
+    return Program(me.name, (*_PICKER, "serve"), ready, environment)
 
 
 def free_addresses(count: int) -> Iterator[str]:

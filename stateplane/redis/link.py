@@ -112,9 +112,10 @@ class Link:
             info: bytes = await ask(connection, "INFO", "server")
         except (ConnectionError, OSError) as error:
             reset = "reset by peer" in str(error) or "closed by server" in str(error)
-            if reset and self._address.tls and self._address.certificate is None:
+            if reset and self._address.tls:
+                may = "want a" if self._address.certificate is None else "not trust our"
                 raise PlaneDisconnectedError(
-                    f"{self.where} closed the connection after the TLS handshake: it may want a client certificate"
+                    f"{self.where} closed the connection after the TLS handshake: it may {may} client certificate"
                 ) from error
             raise
         return info.decode("utf-8", "replace")

@@ -64,6 +64,50 @@ def test_what_the_worker_still_carries_goes_on_counting() -> None:
     assert set(world.desk.view.bookings()) == {"a", "b"}
 
 
+class Blind(World):
+    """A worker that reports only while it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reporting = False
+        self.reconciling = Reconciling(
+            self.desk, clock=lambda: self.now, reports=lambda _: self.reporting, blind_seconds=10.0
+        )
+
+    def wait(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.5)):
+            self.now += 0.5
+            self.reconciling.tick(self.now)
+
+
+def test_what_drains_on_a_worker_that_does_not_report_goes_in_a_shorter_time_and_nothing_active_does() -> (
+    None
+):
+    world = Blind()
+    world.book("a", "b")
+    world.wait(60)
+    world.desk.lose("a", Cause.BROKEN)
+    world.wait(9.5)
+    assert set(world.desk.view.bookings()) == {"a", "b"}
+    world.wait(1.5)
+    assert set(world.desk.view.bookings()) == {"b"}
+    assert world.reconciling.counts.ended_blind == 1
+
+
+def test_a_report_that_is_late_for_a_moment_ends_nothing() -> None:
+    world = Blind()
+    world.book("a")
+    world.reporting = True
+    world.desk.lose("a", Cause.BROKEN)
+    world.wait(20)
+    world.reporting = False
+    world.wait(6)
+    world.reporting = True
+    world.report(1)
+    world.wait(3)
+    assert set(world.desk.view.bookings()) == {"a"}
+
+
 @given(st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=6), st.text(min_size=1, max_size=20))
 def test_every_member_names_the_same_judge_whatever_the_order(names: set[str], worker: str) -> None:
     owners = [Owner(name, "1") for name in names]

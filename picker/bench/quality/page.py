@@ -35,8 +35,7 @@ def quality_section(results: Sequence[Mapping[str, Any]]) -> str:
         kept = numbers.get("kept")
         parts += [f"### {numbers['trace']}\n", markdown_table(ROWS, numbers["rows"])]
         if kept:
-            parts.append(
-                f"{kept['replicas']} replicas reuse {kept['share']:.4f} +- {kept['error']:.4f} of what one does.\n"
-            )
+            error = "" if kept["error"] is None else f" +- {kept['error']:.4f}"
+            parts.append(f"{kept['replicas']} replicas reuse {kept['share']:.4f}{error} of what one does.\n")
         parts.append(measured_on(numbers))
     return "\n".join(parts)

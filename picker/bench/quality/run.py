@@ -81,10 +81,10 @@ class Row:
         return mean(play.reused_tokens for play in self.plays)
 
     @property
-    def error(self) -> float:
-        """Standard error of that mean; 0 where there is one seed."""
+    def error(self) -> float | None:
+        """Standard error of that mean; None where there is one seed."""
         if len(self.plays) < 2:
-            return 0.0
+            return None
         return stdev(play.reused_tokens for play in self.plays) / math.sqrt(len(self.plays))
 
     def as_json(self) -> dict[str, Any]:
@@ -94,7 +94,9 @@ class Row:
             "policy": self.policy,
             "replicas": self.replicas,
             "reused_pct": round(100 * self.reused_tokens / self.prompt_tokens, 3),
-            "reused_error_pct": round(100 * self.error / self.prompt_tokens, 3),
+            "reused_error_pct": None
+            if self.error is None
+            else round(100 * self.error / self.prompt_tokens, 3),
             "ttft_p50_ms": round(percentile(first, 0.5), 1),
             "ttft_p90_ms": round(percentile(first, 0.9), 1),
             "busiest_over_mean": round(mean(play.busiest_over_mean for play in self.plays), 3),
@@ -245,8 +247,11 @@ def _kept(rows: Sequence[Row]) -> dict[str, Any]:
     if one is None or several is None or not one.reused_tokens:
         return {}
     share = several.reused_tokens / one.reused_tokens
-    error = share * math.hypot(one.error / one.reused_tokens, several.error / max(several.reused_tokens, 1))
-    return {"kept": {"replicas": several.replicas, "share": round(share, 4), "error": round(error, 4)}}
+    error = None
+    if one.error is not None and several.error is not None:
+        parts = (one.error / one.reused_tokens, several.error / max(several.reused_tokens, 1))
+        error = round(share * math.hypot(*parts), 4)
+    return {"kept": {"replicas": several.replicas, "share": round(share, 4), "error": error}}
 
 
 def _budgets(rows: Sequence[Row]) -> list[Budget]:

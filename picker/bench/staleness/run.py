@@ -27,7 +27,7 @@ class Extent:
     """How much is measured."""
 
     rates: Sequence[float] = (20, 100, 500, 1000)
-    windows: int = 8
+    windows: int = 6
     """Of each kind at each rate, in turn."""
     seconds: float = 2.0
     envelope_replicas: Sequence[int] = (2, 4, 8)

@@ -37,16 +37,17 @@ def free_port() -> int:
 
 
 class NatsServer:
-    """One real server on a fixed port, which can be killed and started again."""
+    """One real server on a fixed port, which can be killed and started again. ``configuration``: a file of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: Path | None = None) -> None:
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
+        self._configuration = ["-c", str(configuration)] if configuration else []
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            str(NATS_SERVER), "-a", "127.0.0.1", "-p", str(self.port),
+            str(NATS_SERVER), "-a", "127.0.0.1", "-p", str(self.port), *self._configuration,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         for _ in range(400):
@@ -178,12 +179,13 @@ class Engine:
 class Replica:
     """A subscriber with its index."""
 
-    def __init__(self, url: str, worker: str = WORKER) -> None:
+    def __init__(self, url: str, worker: str = WORKER, **settings: object) -> None:
         self.worker = worker
         self.index = PrefixIndex()
         self.stored: list[int] = []
         self.subscriber = Subscriber(
-            EventSettings(nats_url=SecretStr(url), recovery_timeout_seconds=0.5), POOL, self.index,
+            EventSettings(nats_url=SecretStr(url), **{"recovery_timeout_seconds": 0.5} | settings),  # type: ignore[arg-type]
+            POOL, self.index,
             clock=time.monotonic, on_stored=lambda _worker, hashes: self.stored.extend(hashes),
         )  # fmt: skip
         self.subscriber.watch(worker)
@@ -222,21 +224,20 @@ class EventPath:
         return self.engine(ports=engine.ports, keep=engine.keep, block_size=engine.block_size)
 
     def bridge(
-        self, engine: Engine, *, replay: bool = True, **given: object
+        self, engine: Engine, *, replay: bool = True, events: dict[str, object] | None = None, **given: object
     ) -> tuple[Bridge, asyncio.Task[None]]:
         settings = BridgeSettings(
-            bridge_worker=WORKER, bridge_events=engine.events,
-            bridge_replay=engine.replay if replay else "", **given,  # type: ignore[arg-type]
+            bridge_events=engine.events, bridge_replay=engine.replay if replay else "",
+            **{"bridge_worker": WORKER} | given,  # type: ignore[arg-type]
         )  # fmt: skip
-        bridge = Bridge(
-            EventSettings(nats_url=SecretStr(self.nats.url)), settings, pool=POOL, block_size=BLOCK
-        )
+        nats = EventSettings(nats_url=SecretStr(self.nats.url), **events or {})  # type: ignore[arg-type]
+        bridge = Bridge(nats, settings, pool=POOL, block_size=BLOCK)
         task = asyncio.create_task(bridge.run())
         self._tasks.append(task)
         return bridge, task
 
-    def replica(self, worker: str = WORKER) -> Replica:
-        replica = Replica(self.nats.url, worker)
+    def replica(self, worker: str = WORKER, **settings: object) -> Replica:
+        replica = Replica(self.nats.url, worker, **settings)
         self._tasks.append(replica.task)
         return replica
 
@@ -262,6 +263,26 @@ async def path() -> AsyncIterator[EventPath]:
         yield made
     finally:
         await made.close()
+
+
+@pytest.fixture
+async def configured(tmp_path: Path) -> AsyncIterator[Callable[[str], object]]:
+    """An event path over a server with this configuration."""
+    made: list[EventPath] = []
+
+    async def start(text: str) -> EventPath:
+        file = tmp_path / "nats.conf"
+        file.write_text(text)
+        nats = NatsServer(file)
+        await nats.start()
+        made.append(EventPath(nats))
+        return made[-1]
+
+    try:
+        yield start
+    finally:
+        for each in made:
+            await each.close()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -303,13 +304,21 @@ def _same_booking(given: Booking | None, expected: Booking | None) -> None:
         assert abs(given.drain_left - expected.drain_left) < CLOSE
 
 
-def test_the_redis_plane_does_what_the_model_does(valkey: Server) -> None:
-    class OnValkey(Comparison):
-        server = valkey
+@pytest.mark.parametrize(("name", "examples"), [("valkey", 25), ("redis7", 12)])
+def test_the_redis_plane_does_what_the_model_does(
+    request: pytest.FixtureRequest, name: str, examples: int
+) -> None:
+    class OnServer(Comparison):
+        server = request.getfixturevalue(name)
 
+    if OnServer.server.process is None:
+        OnServer.server.start()
     run_state_machine_as_test(
-        OnValkey,
+        OnServer,
         settings=settings(
-            max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )

@@ -42,7 +42,7 @@ class Clock:
     def ahead(self) -> float:
         """By how much it is, as the server sees it."""
         with self.server.client() as client:
-            told, micro = client.time()  # type: ignore[misc]
+            told, micro = client.time()
         return float(told) + float(micro) / 1e6 - time.time()
 
 
@@ -97,7 +97,9 @@ async def test_a_draining_booking_goes_in_its_time_after_the_clock_was_moved_to_
         clock.server.start()
         await plane.start({})
         await plane.book(a_booking("1"))
-        await plane.drain("1", term=1, op=1, cause=Cause.BROKEN, seconds=7)  # each step forward may count as one heartbeat
+        await plane.drain(
+            "1", term=1, op=1, cause=Cause.BROKEN, seconds=7
+        )  # each step forward may count as one heartbeat
         began = time.monotonic()
         for step in (FIVE_MINUTES, 0, -FIVE_MINUTES, 0):
             clock.set(step)

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from picker.sim.cluster import Cluster, Layout
-from tests.e2e.plane.gateway import Gateway
+from tests.e2e.plane.gateway import DECODE_SECONDS, Gateway
 from tests.e2e.plane.pool import Pool
 
-ENGINES = ("--decode-ms", "50")
+ENGINES = ("--decode-ms", f"{1000 * DECODE_SECONDS:g}")
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session", params=["redis", "nats"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -38,14 +38,16 @@ from picker.sim.programs import Replica
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 ANSWER_SECONDS = 20.0
 PATH = "/v1/completions"
+DECODE_SECONDS = 0.05
+"""A token of an engine here."""
 
 
-def completion(seconds: float, *, text: str = "", decode_seconds: float = 0.05) -> bytes:
+def completion(seconds: float) -> bytes:
     """The body of a request whose answer takes so long on an engine that has nothing else to do."""
     body = {
         "model": MODEL,
-        "prompt": text or f"{uuid.uuid4()} what does the harbor look like",
-        "max_tokens": max(1, round(seconds / decode_seconds)),
+        "prompt": f"{uuid.uuid4()} what does the harbor look like",
+        "max_tokens": max(1, round(seconds / DECODE_SECONDS)),
         "ignore_eos": True,
         "stream": True,
     }
@@ -119,14 +121,6 @@ class Attempt:
         await self.channel.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a replica said to a request."""
-
-    headers: Mapping[str, str]
-    message: ProcessingResponse
-
-
 class Gateway:
     """Opens attempts at replicas; ends what is left of them when it is left."""
 
@@ -185,11 +179,13 @@ class Gateway:
             await call.write(first)
             await asyncio.wait_for(call.read(), ANSWER_SECONDS)
             await call.write(request_body(body))
-            told = headers_set(await asyncio.wait_for(call.read(), ANSWER_SECONDS))
+            answer: Any = await asyncio.wait_for(call.read(), ANSWER_SECONDS)
+            told = headers_set(answer)
         except BaseException:
             call.cancel()
             await channel.close()
             raise
+        assert DESTINATION_HEADER in told, f"{replica.name} named no worker: {answer}"
         worker = told[DESTINATION_HEADER].partition(",")[0]
         attempt = Attempt(replica, told[BOOKING_HEADER], worker, channel, call, body, self.http)
         self.attempts.append(attempt)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,13 +17,18 @@ import aiohttp
 
 from picker.sim import programs
 from picker.sim.cluster import BLOCK_SIZE, Cluster
+from picker.sim.load import Arrival, Client, Record
+from picker.sim.model import MODEL
 from picker.sim.programs import Replica
+from tests.e2e.plane.gateway import DECODE_SECONDS, Attempt
 
 LEASE_SECONDS, HEARTBEAT_SECONDS = 3.0, 1.0
 REPORTED_SECONDS, BLIND_SECONDS = 6.0, 15.0
 """After its owner's SIGKILL, load that no engine carries may be seen for so long, where the worker reports or not."""
 SLACK_SECONDS = 4.0
 """Added to every bound on time: the whole pool shares two busy cores with whatever else runs there."""
+SOON = 2.0 + SLACK_SECONDS
+"""For what happens at once, or with the next heartbeat."""
 SHOWN = 6
 
 Row = Mapping[str, Any]
@@ -73,9 +79,52 @@ class Pool:
         async with self.http.get(f"http://{url}") as response:
             return await response.json(content_type=None)
 
-    async def get_text(self, url: str) -> str:
-        async with self.http.get(f"http://{url}") as response:
-            return await response.text()
+    async def counted(
+        self, name: str, label: str = "", *, replicas: Iterable[Replica] | None = None
+    ) -> float:
+        """The sum of a counter over the replicas."""
+        total = 0.0
+        for replica in self.replicas if replicas is None else replicas:
+            async with self.http.get(f"http://{replica.admin}/metrics") as response:
+                lines = (await response.text()).splitlines()
+            total += sum(
+                float(line.rpartition(" ")[2])
+                for line in lines
+                if line.startswith((f"{name} ", f"{name}{{")) and label in line
+            )
+        return total
+
+    async def slow_picks(self, seconds: float) -> float:
+        """How many picks took longer, over all replicas."""
+        name = "endpoint_picker_decision_duration_seconds"
+        within = await self.counted(f"{name}_bucket", f'le="{seconds}"')
+        return await self.counted(f"{name}_count") - within
+
+    async def until_logged(self) -> None:
+        """Send requests through Envoy until every replica lets go of streams, trusting the access log."""
+
+        async def look() -> list[str]:
+            await self.ask(0.05)
+            pages = [await self.status(replica) for replica in self.replicas]
+            return [page["replica"]["name"] for page in pages if page["replica"]["stream_hold"] != "headers"]
+
+        await self.until(look, seconds=20.0, what="every replica trusts the access log")
+
+    async def ask(self, *seconds: float, spread: float = 0.0) -> list[Record]:
+        """Requests through Envoy, each with an answer that takes so long; one every ``spread`` seconds."""
+        arrivals = [
+            Arrival(
+                number * spread,
+                {
+                    "model": MODEL,
+                    "messages": [{"role": "user", "content": f"{uuid.uuid4()} how deep is the harbor"}],
+                    "max_tokens": max(1, round(each / DECODE_SECONDS)),
+                    "ignore_eos": True,
+                },
+            )
+            for number, each in enumerate(seconds)
+        ]
+        return await Client(self.cluster.envoy_url, timeout=120.0).run(arrivals)
 
     async def rows(self, replica: Replica) -> Rows:
         """The bookings of one replica's view, by id."""
@@ -114,6 +163,18 @@ class Pool:
             }
         return [line for name, rows in views.items() for line in difference(name, rows, carried)]
 
+    async def sums_untrue(self, replicas: Iterable[Replica] | None = None) -> list[str]:
+        """Where a replica books another number of requests on an engine than it carries, whichever they are."""
+        carried, views = await asyncio.gather(self.carried(), self.views(replicas))
+        lines = []
+        for name, rows in views.items():
+            for worker in self.workers:
+                booked = sum(row["requests"] for row in rows.values() if row["worker"] == worker)
+                truly = sum(count for (where, _), count in carried.items() if where == worker)
+                if booked != truly:
+                    lines.append(f"{name} books {booked} on {worker}, which carries {truly}")
+        return lines
+
     # waits
 
     async def until(
@@ -138,7 +199,7 @@ class Pool:
             await asyncio.sleep(0.05)
 
     async def until_true(
-        self, seconds: float, replicas: Iterable[Replica] | None = None, **more: Any
+        self, seconds: float, *, replicas: Iterable[Replica] | None = None, **more: Any
     ) -> float:
         """Wait until every replica's bookings are what the engines carry."""
         asked = None if replicas is None else list(replicas)
@@ -149,8 +210,74 @@ class Pool:
             holds=2,
         )
 
-    async def stays_true(self, seconds: float, replicas: Iterable[Replica] | None = None) -> None:
-        """For so long, nothing may be booked that no engine carries, nor the other way round: nothing begins or ends."""
+    async def until_known(self, worker: str) -> None:
+        """Wait until every replica has taken a new worker in."""
+
+        async def look() -> list[str]:
+            pages = [await self.status(replica) for replica in self.replicas]
+            return [
+                page["replica"]["name"]
+                for page in pages
+                if worker not in {one["name"] for one in page["workers"]}
+            ]
+
+        await self.until(look, seconds=5.0 + SLACK_SECONDS, what=f"{worker} is known everywhere")
+
+    async def until_seen(self, *attempts: Attempt, replicas: Iterable[Replica] | None = None) -> None:
+        """Wait until every replica shows these bookings."""
+        asked = None if replicas is None else list(replicas)
+
+        async def look() -> list[str]:
+            return [
+                f"{name} misses {one.booking}"
+                for name, rows in (await self.views(asked)).items()
+                for one in attempts
+                if one.booking not in rows
+            ]
+
+        await self.until(look, seconds=SOON, what="the bookings are seen everywhere")
+
+    async def until_shown(
+        self,
+        one: Attempt,
+        /,
+        *,
+        replicas: Iterable[Replica] | None = None,
+        seconds: float = SOON,
+        **wanted: object,
+    ) -> None:
+        """Wait until every replica shows this booking with these values."""
+        asked = None if replicas is None else list(replicas)
+
+        async def look() -> list[str]:
+            views = await self.views(asked)
+            told = {name: rows.get(one.booking, {}) for name, rows in views.items()}
+            return [f"{name} shows {row}" for name, row in told.items() if not wanted.items() <= row.items()]
+
+        await self.until(look, seconds=seconds, what=f"{one.booking} is shown with {wanted}")
+
+    async def until_gone(
+        self, *attempts: Attempt, replicas: Iterable[Replica] | None = None, seconds: float
+    ) -> float:
+        """Wait until no replica shows these bookings, nor anything that moves left behind; returns how long it took."""
+        asked, ids = None if replicas is None else list(replicas), {one.booking for one in attempts}
+
+        async def look() -> list[str]:
+            return [
+                f"{name} shows {row}"
+                for name, rows in (await self.views(asked)).items()
+                for id_, row in rows.items()
+                if id_.partition("~")[0] in ids
+            ]
+
+        return await self.until(look, seconds=seconds, what="the bookings are gone")
+
+    async def shown(self, one: Attempt, *, replicas: Iterable[Replica] | None = None) -> list[Row]:
+        """How each replica shows a booking."""
+        return [rows[one.booking] for rows in (await self.views(replicas)).values()]
+
+    async def stays_true(self, seconds: float, *, replicas: Iterable[Replica] | None = None) -> None:
+        """For so long, bookings and what engines carry may not differ; while nothing begins and nothing ends."""
         asked = None if replicas is None else list(replicas)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -185,8 +312,7 @@ class Pool:
         self.frozen.add(name)
         await self.cluster.kill(name, signal.SIGSTOP)
         tasks = Path(f"/proc/{self.pid(name)}/task")
-        while not all(_state(task) == "T" for task in tasks.iterdir()):
-            await asyncio.sleep(0.001)
+        await self.until(lambda: _moving(tasks), seconds=10.0, what=f"{name} stands still")
 
     async def thaw(self, name: str) -> None:
         """SIGCONT."""
@@ -230,6 +356,10 @@ class Pool:
             for replica in replicas:
                 if replica.name in cluster.children.names():
                     await cluster.kill(replica.name)
+
+
+async def _moving(tasks: Path) -> list[str]:
+    return [task.name for task in tasks.iterdir() if _state(task) != "T"]  # noqa: ASYNC240 - no disk behind it
 
 
 def _state(task: Path) -> str:

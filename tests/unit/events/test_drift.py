@@ -220,7 +220,7 @@ def test_a_salt_is_in_the_hash_where_the_version_tells_it(version: Version) -> N
 @ALL
 def test_an_adapters_blocks_never_pass_for_the_base_models(version: Version) -> None:
     engine = Engine(version)
-    given = {} if version.names else {"lora_name": None}
+    given: dict[str, Any] = {} if version.names else {"lora_name": None}
     if version.name.startswith("sglang"):
         given["lora_id"] = None  # SGLang never sends the number, and before 0.5.23 not the name either
     engine.send(store(version, OTHER, lora="ad", **given))

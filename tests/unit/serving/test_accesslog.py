@@ -13,7 +13,6 @@ from picker.serving.counts import Counts
 from picker.serving.seam import BOOKING_HEADER, LogEntry
 from picker.serving.wire import accesslog_pb2 as log
 
-
 WORKER = log.Address(socket_address=log.SocketAddress(address="10.0.0.9", port_value=8000))
 
 

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from picker.cli.demo import command as demo
 from picker.cli.up import command
 from picker.sim.cluster import Cluster, Layout, LayoutError
 
@@ -56,3 +58,26 @@ def test_the_workers_file_is_replaced_in_one_step_and_holds_the_pool(tmp_path: P
     listing = json.loads(cluster.workers_file.read_text())
     assert [each["address"] for each in listing["workers"]] == [worker.address for worker in cluster.workers]
     assert [file.name for file in tmp_path.iterdir()] == ["workers.json"]
+
+
+@pytest.mark.parametrize(
+    ("called", "option"), [(command, "--ports-file"), (demo, "--json")], ids=["up", "demo"]
+)
+def test_a_file_that_could_not_be_written_is_refused_before_anything_starts(
+    called: click.Command, option: str, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing"
+    said = CliRunner().invoke(called, [option, str(missing / "file.json")])
+    assert said.exit_code == 2
+    assert f"{option}: the folder {missing} does not exist" in said.output
+
+
+@pytest.mark.parametrize("called", [command, demo], ids=["up", "demo"])
+def test_a_folder_of_logs_that_cannot_be_made_is_told_in_one_line(
+    called: click.Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    said = CliRunner().invoke(called, ["--logs", str(tmp_path / "file" / "logs")])
+    assert said.exit_code == 1
+    assert said.exception is None or isinstance(said.exception, SystemExit)
+    assert "Not a directory" in said.output.splitlines()[-1]
