@@ -70,7 +70,7 @@ class StatePlane(Protocol):
         ...
 
     async def move(self, booking_id: str, *, term: int, op: int, worker: str, amount: Amount) -> Outcome:
-        """Another endpoint served: same id, new term and worker; a superseded draining ``<id>~n`` stays on the first."""
+        """Another endpoint served: same id, new term and worker; a superseded draining ``<id>~n`` stays on the old."""
         ...
 
     async def adjust(self, booking_id: str, *, term: int, op: int, amount: Amount) -> Outcome:
