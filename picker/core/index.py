@@ -4,9 +4,9 @@ One dictionary (`picker.core.masks`) maps a sequence hash to the mask of the wor
 worker holds costs its key and its place there. Blocks in lower tiers stand in further, sparse dictionaries.
 
 What a worker holds (over all its tiers together) is **prefix-closed**: with a block it holds all blocks before it. The
-writer guarantees that; it makes the jumping search exact. Where a writer breaks it, this still holds: nothing raises; a
-worker is answered with ``n`` > 0 only if it holds the first block, the n-th and at least every 32nd on the way, and not
-the one after the n-th; a worker that does hold the first n blocks is never answered with less.
+writer guarantees that; it makes the halving search exact. Where a writer breaks it, this still holds: nothing raises; a
+worker is answered with ``n`` > 0 only if it holds the first block and the n-th, and not the one after the n-th; a worker
+that does hold the first n blocks is never answered with less.
 
 A worker that clears or leaves gives up its bit at once (the bit is *retired*: exact from that moment) and its entries
 are taken out by `sweep` in small steps. A bit is given to another worker only when no entry carries it any more.
@@ -36,7 +36,6 @@ __all__ = [
 DEVICE, HOST, DISK = 0, 1, 2
 """Tiers, best first."""
 
-_STEP = 32  # blocks between two probes of the jumping search
 _MOST_RETIRED = 1024  # bits waiting for the sweep; past it a clear sweeps to the end itself
 
 
@@ -200,35 +199,35 @@ class PrefixIndex:
         return self._left
 
     def _runs(self, hashes: Sequence[int]) -> Runs:
-        """The jumping search: where all that hold the start of a window hold its end too, they hold all of it."""
+        """The halving search: where all that hold the start of a stretch hold its end too, they hold all of it."""
         if not hashes:
             return []
-        shards, last, runs = self._held.shards, len(hashes) - 1, []
+        shards, low, runs = self._held.shards, 0, []
         key = hashes[0]
-        mask = shards[key >> SHIFT & LAST].get(key, 0)
-        if mask & self._dead:
-            mask &= ~self._dead
+        mask = shards[key >> SHIFT & LAST].get(key, 0) & ~self._dead
         if not mask:
             return []
-        at = 0
-        while at < last:
-            end = min(at + _STEP, last)
-            key = hashes[end]
-            here = shards[key >> SHIFT & LAST].get(key, 0)
-            if here is not mask and mask & here != mask:
-                for place in range(at + 1, end + 1):
-                    key = hashes[place]
-                    here = shards[key >> SHIFT & LAST].get(key, 0)
-                    if here is mask or mask & here == mask:
-                        continue
-                    still = mask & here
-                    runs.append((mask ^ still, place))
-                    if not still:
-                        return runs
-                    # the stored object where it is equal: equal neighbours are then told without arithmetic
-                    mask = here if here == still else still
-            at = end
-        runs.append((mask, last + 1))
+        key = hashes[-1]
+        here = shards[key >> SHIFT & LAST].get(key, 0)
+        # ends of stretches that begin at ``low``, the nearest last, each with those that hold it
+        ends = [(len(hashes) - 1, here)]
+        while ends:
+            high, here = ends[-1]
+            still = mask & here
+            if still == mask:
+                low = high
+                ends.pop()
+            elif high - low == 1:
+                runs.append((mask ^ still, high))
+                low, mask = high, still
+                ends.pop()
+                if not mask:
+                    return runs
+            else:
+                middle = (low + high) >> 1
+                key = hashes[middle]
+                ends.append((middle, shards[key >> SHIFT & LAST].get(key, 0)))
+        runs.append((mask, len(hashes)))
         return runs
 
     def _split(self, hashes: Sequence[int], runs: Runs) -> Iterable[tuple[int, int, int]]:

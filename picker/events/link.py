@@ -155,6 +155,17 @@ class Link:
             self._note(error)
             return None
 
+    async def hear(self, subscription: Subscription, timeout: float) -> Msg | None:
+        """The next message of a subscription made by ``inbox``; ``None`` when none came within ``timeout`` seconds."""
+        # While the client closes it turns a cancellation of ours into an error, and its own into a cancellation.
+        task = asyncio.current_task()
+        try:
+            return await subscription.next_msg(timeout=timeout)
+        except (nats.errors.Error, TimeoutError, asyncio.CancelledError):
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from None
+            return None
+
     async def leave(self, subscription: Subscription) -> None:
         """End a subscription made by ``inbox``; a connection that is gone has ended it already."""
         with suppress(nats.errors.Error, OSError):

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import nats.errors
 from nats.aio.subscription import Subscription
 
 from picker.events.link import Link
@@ -36,7 +35,7 @@ async def question(link: Link, subject: str, ask: Ask, *, timeout: float) -> lis
     try:
         if not await link.send(subject, encode(ask), reply=inbox):
             return Silence("nats is away")
-        return await _pieces(subscription, timeout)
+        return await _pieces(link, subscription, timeout)
     finally:
         await link.leave(subscription)
 
@@ -51,12 +50,11 @@ def gathered(messages: Iterable[bytes]) -> list[Answer] | Silence:
     return Silence("pieces of an answer are missing", reached=True)
 
 
-async def _pieces(subscription: Subscription, timeout: float) -> list[Answer] | Silence:
+async def _pieces(link: Link, subscription: Subscription, timeout: float) -> list[Answer] | Silence:
     gathering = _Gathering()
     while True:
-        try:
-            message = await subscription.next_msg(timeout=timeout)
-        except (nats.errors.Error, TimeoutError):
+        message = await link.hear(subscription, timeout)
+        if message is None:
             return Silence(f"no answer within {timeout:g} s", reached=bool(gathering.pieces))
         if message.headers and message.headers.get("Status") == "503":
             return Silence("no bridge listens for this worker")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -28,12 +28,17 @@ T = TypeVar("T")
 Probe = Callable[[], Awaitable[bool]]
 Say = Callable[[str], None]
 
-_PR_SET_PDEATHSIG = 1
+_LAUNCHER = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 _PORTS = range(20_000, 32_000)
 """Below the range that the kernel gives to outgoing connections, so that a port stays free for a restart."""
 _ENDING = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT})
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ProcessError(Exception):
@@ -210,25 +215,16 @@ class Children:
                     child.process.kill()
 
     async def _launch(self, child: Child) -> None:
-        parent = os.getpid()
-
-        def die_with_parent() -> None:
-            if _LIBC is not None:
-                _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                if os.getppid() != parent:
-                    os._exit(1)
-
         child.revive = True
         try:
             with child.log_file.open("ab") as file:
                 child.process = await asyncio.create_subprocess_exec(
-                    *child.program.argv,
+                    *_dying_with_us(child.program.argv),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,
                     env={**os.environ, **child.program.environment},
                     process_group=0,
-                    preexec_fn=die_with_parent,
                 )
         except OSError as error:
             raise ProcessError(f"{child.name} does not start: {child.program.argv[0]}: {error}") from error
@@ -298,6 +294,18 @@ class Children:
             with contextlib.suppress(ProcessLookupError):
                 child.process.kill()
             await child.process.wait()
+
+
+def _dying_with_us(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line of a process that the kernel kills once this one has gone, where the kernel can.
+
+    Said by the child itself once it has begun: code between fork and exec lets the handlers run that threads of this
+    process have for a fork, and gRPC's have ended children before they began.
+    """
+    program = shutil.which(argv[0])
+    if sys.platform != "linux" or program is None:
+        return tuple(argv)
+    return (sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), program, *argv[1:])
 
 
 def lives(pid: int) -> bool:

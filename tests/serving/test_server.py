@@ -274,6 +274,7 @@ def entry(booking: str) -> bytes:
     message = log.StreamAccessLogsMessage()
     one = message.http_logs.log_entry.add()
     one.common_properties.access_log_type = log.DownstreamEnd
+    one.common_properties.upstream_remote_address.socket_address.address = "10.0.0.1"
     one.request.request_headers[BOOKING_HEADER] = booking
     return message.SerializeToString()
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
@@ -34,8 +33,9 @@ KEEP_EVENTS: Final = 1024
 MAX_RANKS: Final = 64
 TRIES: Final = 4
 FIRST_PAUSE_SECONDS: Final = 0.2
+FIRST_REST_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 30.0
-"""A rank whose past could not be had is asked again after so long."""
+"""A rank that did not answer is asked again after so long, in the end."""
 QUEUE_BYTES: Final = 64 * 1024 * 1024
 ANSWER_BYTES: Final = 256 * 1024 * 1024
 
@@ -211,25 +211,25 @@ class DynamoSource:
     async def _recovery(self, rank: DynamoRank) -> None:
         """Ask until nothing is missing; after some vain tries go on with what is known, and ask again later."""
         try:
+            pause = FIRST_REST_SECONDS
             while not await self._tries(rank):
                 if rank.waiting:
                     self._tell(rank, rank.give_up(self._clock()))
                     log.warning("a dynamo worker's past cannot be had", worker=rank.worker)
-                elif not rank.partial:
-                    return
-                await self._rest(rank.worker)
+                await self._rest(rank.worker, pause)
+                pause = min(2 * pause, AGAIN_SECONDS)
         finally:
             if self._recovering.get(rank.worker) is asyncio.current_task():
                 del self._recovering[rank.worker]
         if self._ranks.get(rank.worker) is rank:
             self._recover(rank.worker)  # what arrived while this task was ending
 
-    async def _rest(self, worker: str) -> None:
+    async def _rest(self, worker: str, seconds: float) -> None:
         """Pause before the next questions; a new gap ends it."""
         wake = self._wakes.setdefault(worker, asyncio.Event())
         wake.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(AGAIN_SECONDS):
+            async with asyncio.timeout(seconds):
                 await wake.wait()
 
     async def _tries(self, rank: DynamoRank) -> bool:
@@ -258,10 +258,9 @@ class DynamoSource:
         subject = f"{self._prefix}.worker_kv_indexer_query.{rank.worker_id}"
         try:
             if await self._link.send(subject, encode_query(rank.worker_id, rank.number, start), reply=inbox):
-                with suppress(nats.errors.Error, TimeoutError):
-                    message = await subscription.next_msg(timeout=self._timeout)
-                    if not (message.headers and message.headers.get("Status") == "503"):
-                        return decode_answer(message.data)
+                message = await self._link.hear(subscription, self._timeout)
+                if message is not None and not (message.headers and message.headers.get("Status") == "503"):
+                    return decode_answer(message.data)
         finally:
             await self._link.leave(subscription)
         self.counts.unanswered += 1
