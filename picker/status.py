@@ -23,6 +23,7 @@ from picker.workers.registry import Registry
 from picker.workers.scrape import Scraper
 from stateplane.booking import NOTHING, Booking, Owner
 from stateplane.desk import Desk, DeskStatus
+from stateplane.plane import StatePlane
 
 
 class Parts(Protocol):
@@ -35,6 +36,7 @@ class Parts(Protocol):
     membership: Membership
     picking: Picking
     peers: PeerSource
+    plane: StatePlane
     pool: WorkerPool
     readiness: Readiness
     reconciling: Reconciling
@@ -175,6 +177,7 @@ class Status:
             "underway": lambda: it.underway.counts,
             "reconciling": lambda: it.reconciling.counts,
             "plane": lambda: it.desk.counts,
+            "plane_backend": lambda: it.plane.counts,
             "index": lambda: it.index.counts,
             "discovery_workers": lambda: it.workers.counts,
             "discovery_peers": lambda: it.peers.counts,

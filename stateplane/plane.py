@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from stateplane.booking import (
     Amount,
@@ -43,6 +43,8 @@ class StatePlane(Protocol):
 
     capabilities: frozenset[str]
     """``{"select"}`` where the plane can choose and book in one step."""
+    counts: Any
+    """What happened to this plane's calls, a dataclass of numbers: each backend counts what it can meet."""
 
     async def start(self, info: Mapping[str, str]) -> Beat:
         """Connect, learn or begin the epoch, join as a member. Repeat it after a ``PlaneEpochError``.

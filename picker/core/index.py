@@ -4,8 +4,8 @@ One dictionary (`picker.core.masks`) maps a sequence hash to the mask of the wor
 worker holds costs its key and its place there. Blocks in lower tiers stand in further, sparse dictionaries.
 
 What a worker holds (over all its tiers together) is **prefix-closed**: with a block it holds all blocks before it. The
-writer guarantees that; it makes the halving search exact. Where a writer breaks it, this still holds: nothing raises; a
-worker is answered with ``n`` > 0 only if it holds the first block and the n-th, and not the one after the n-th; a worker
+writer guarantees that; it makes the halving search exact. Where a writer breaks it, this still holds: nothing raises;
+a worker is answered with ``n`` > 0 only if it holds the first block and the n-th, and not the one after the n-th; one
 that does hold the first n blocks is never answered with less.
 
 A worker that clears or leaves gives up its bit at once (the bit is *retired*: exact from that moment) and its entries

@@ -78,6 +78,7 @@ async def test_a_missing_or_bad_setting_stops_the_start_with_its_name() -> None:
     for environment, named in (
         ({}, b"PICKER_BRIDGE_WORKER"),
         ({"PICKER_BRIDGE_WORKER": "a:1"}, b"PICKER_NATS_URL"),
+        ({"PICKER_BRIDGE_WORKER": "a:1", "PICKER_NATS_URL": "nats://u:s3cret@host:port"}, b"PICKER_NATS_URL: host or"),
         ({"PICKER_BRIGDE_WORKER": "a:1"}, b"did you mean PICKER_BRIDGE_WORKER"),
         ({"PICKER_BRIDGE_WORKER": "a:1", "PICKER_NATS_URL": "nats://127.0.0.1:1",
           "PICKER_BRIDGE_EVENTS": "nonsense"}, b"PICKER_BRIDGE_EVENTS"),
@@ -86,4 +87,5 @@ async def test_a_missing_or_bad_setting_stops_the_start_with_its_name() -> None:
         _, errors = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode not in (0, None)
         assert named in errors
+        assert b"s3cret" not in errors
         assert b"Traceback" not in errors

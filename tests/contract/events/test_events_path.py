@@ -403,6 +403,48 @@ async def test_after_any_mixture_of_faults_the_replicas_equal_the_engine(
     await settled(until, engine, *replicas)
 
 
+@pytest.mark.parametrize("seed", [2, 4, 7])
+async def test_where_the_engine_forgets_its_past_a_part_is_held_and_said_to_be_one(
+    path: Any, until: Any, prompts: Any, seed: int
+) -> None:
+    rng = random.Random(seed)
+    engine = path.engine(keep=8)
+    bridge, task = path.bridge(engine, bridge_buffer=16)
+    first, second = path.replica(), path.replica()
+    for step in range(120):
+        action, lose = rng.random(), rng.random() < 0.15
+        if action < 0.65:
+            await engine.store(prompts(rng.randrange(60)), lose=lose)
+        elif action < 0.94 and engine.held:
+            await engine.evict(rng.choice(sorted(engine.held)), lose=lose)
+        elif action >= 0.97:
+            await path.end(task)
+            for _ in range(rng.randrange(12)):
+                await engine.store(prompts(rng.randrange(60)))
+            bridge, task = path.bridge(engine, bridge_buffer=16)
+        if step % 4 == 0:
+            await asyncio.sleep(rng.random() * 0.05)
+    await until(lambda: bridge.synced.is_set())
+    await asyncio.sleep(1.5)  # an idle engine is asked what it sent last
+
+    def true() -> bool:
+        return (
+            all(
+                each.recovered
+                and (each.held == engine.truth() or (each.partial and each.held < engine.truth()))
+                for each in (first, second)
+            )
+            and first.held == second.held
+        )
+
+    await until(
+        true, say=lambda: [(each.recovered, each.partial, len(each.held)) for each in (first, second)]
+    )
+    await engine.clear()
+    await engine.store(prompts(0))
+    await settled(until, engine, first, second)
+
+
 async def test_a_question_cannot_make_the_bridge_speak_on_the_events_subjects(
     path: Any, until: Any, prompts: Any
 ) -> None:

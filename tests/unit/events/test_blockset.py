@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from picker.core.blocks import sequence_hashes
+from picker.core.blocks import block_hash, chain, sequence_hashes
 from picker.events.bridge.blockset import BlockSet
 from picker.events.bridge.changes import Change
 from picker.events.bridge.dialect import Cleared, Removed, Stored
@@ -37,6 +37,7 @@ def store(tokens: list[int], first: int = 0, count: int | None = None, **given: 
         opaque=given.pop("opaque", ()),
         group=given.pop("group", None),
         kind=given.pop("kind", None),
+        media=given.pop("media", ()),
     )
 
 
@@ -257,3 +258,67 @@ def test_a_location_of_an_unknown_block_is_counted(tier: int) -> None:
     blocks = BlockSet(2)
     assert blocks.apply(Stored((5,), None, None, 0, tier, "", "", (), None, None), 0) == []
     assert blocks.counts.unknown_located == 1
+
+
+def test_media_go_into_the_hash_of_their_block_and_over_joined_blocks_each_once() -> None:
+    blocks = BlockSet(4)
+    blocks.apply(store(A, media=((7,), (7, 8), (), ())), 0)
+    first = block_hash(A[:4], media=(7, 8))
+    assert told(blocks) == {first, chain(first, block_hash(A[4:]))}
+    alone = BlockSet(2)
+    alone.apply(store(A[:2], media=((8, 7, 7),)), 0)
+    assert told(alone) == {block_hash(A[:2], media=(7, 7, 8))}
+
+
+def test_media_of_parked_blocks_are_kept_until_they_are_placed() -> None:
+    early, late = BlockSet(2), BlockSet(2)
+    early.apply(store(A, media=((), (5,), (), ())), 0)
+    late.apply(store(A, 1, 3, media=((5,), (), ())), 0)
+    late.apply(store(A, 0, 1), 0)
+    assert told(late) == told(early)
+
+
+def test_one_hash_at_two_places_is_claimed_of_neither_until_its_last_copy_is_gone() -> None:
+    blocks, follower = BlockSet(2), Follower()
+
+    def page(key: int, tokens: list[int], parent: int | None) -> None:
+        event = Stored((key,), parent, array("I", tokens), 2, 0, "", "", (), None, None)
+        follower.fold(blocks.apply(event, 0))
+
+    page(1, [1, 1], None)
+    page(2, [2, 2], 1)
+    page(3, [3, 3], 2)
+    page(4, [4, 4], None)
+    assert len(follower.tiers) == 4
+    page(2, [2, 2], 4)
+    roots = {sequence_hashes([1, 1], 2)[0], sequence_hashes([4, 4], 2)[0]}
+    assert set(follower.tiers) == roots
+    assert blocks.incomplete
+    for _ in range(2):
+        follower.fold(blocks.apply(Removed((2,), 0, None), 0))
+    follower.fold(blocks.apply(Removed((3,), 0, None), 0))
+    page(2, [2, 2], 4)
+    assert set(follower.tiers) == {*roots, sequence_hashes([4, 4, 2, 2], 2)[1]}
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([2, 4]), st.lists(actions, max_size=30))
+def test_emptying_the_device_leaves_what_the_lower_tiers_hold(
+    pool: int, steps: list[tuple[Any, ...]]
+) -> None:
+    cache, blocks, follower = Cache(pool), BlockSet(pool), Follower()
+    follower.fold(blocks.apply(store([7, 7]), 0.0))
+    cache.copies[(7, 7), 0] += 1
+    for what, *how in steps:
+        if what == "store":
+            tokens, first, count, tier = how
+            first = min(first, len(tokens) // 2 - 1)
+            count = min(count, len(tokens) // 2 - first)
+            follower.fold(blocks.apply(store(tokens, first, count, tier=tier), 0.0))
+            for n in range(first, first + count):
+                cache.copies[tuple(tokens[: (n + 1) * 2]), tier] += 1
+        elif what == "clear":
+            follower.fold(blocks.empty_device())
+            for place in [each for each in cache.copies if each[1] == 0]:
+                del cache.copies[place]
+        assert follower.tiers == cache.truth()

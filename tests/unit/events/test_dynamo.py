@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from picker.core.blocks import block_hash, sequence_hashes
+from picker.core.blocks import block_hash, chain, sequence_hashes
 from picker.events.bridge.engine_events import Cleared, Removed, Stored
 from picker.events.bridge.publisher import Counts as PublisherCounts
 from picker.events.dynamo.rank import MAX_EARLY, Counts, DynamoRank
@@ -243,8 +243,6 @@ class Followed:
 
 def chained(*blocks: int) -> set[int]:
     """Our hashes of engine blocks that follow each other."""
-    from picker.core.blocks import chain
-
     found: list[int] = []
     for each in blocks:
         found.append(chain(found[-1] if found else None, 1000 + each))

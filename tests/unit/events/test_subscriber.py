@@ -117,3 +117,66 @@ def test_a_name_no_subject_can_carry_is_not_followed() -> None:
     subscriber.watch("x" * 5000)
     assert subscriber.status().workers == {}
     subscriber.unwatch("x" * 5000)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_worker_that_is_sent_requests_and_tells_nothing_is_called_silent_once() -> None:
+    clock = Clock()
+    settings = EventSettings(nats_url=SecretStr("nats://127.0.0.1:1"), events_silent_seconds=60)
+    subscriber = Subscriber(
+        settings, POOL, PrefixIndex(), clock=clock, on_stored=lambda _worker, _hashes: None
+    )
+    subscriber.watch("a:1")
+    subscriber.watch("b:1")
+    for second in range(100):
+        clock.now = float(second)
+        subscriber.routed("a:1", clock.now)
+        subscriber.routed("gone:1", clock.now)
+        assert subscriber.silent() == (["a:1"] if second >= 60 else [])
+    assert subscriber.counts.silences == 1
+    status = subscriber.status().workers
+    assert (status["a:1"].silent, status["b:1"].silent) == (True, False)
+    assert (status["a:1"].routed_age, status["b:1"].routed_age) == (0.0, None)
+    subscriber._message(SUBJECTS.events("a:1"), event(0, "beat"))
+    assert subscriber.silent() == ["a:1"], "a bridge that beats is not an engine that tells"
+    subscriber._message(SUBJECTS.events("a:1"), event(1, "cleared"))
+    assert subscriber.silent() == []
+    clock.now = 1000.0
+    for _ in range(7):
+        subscriber.routed("a:1", clock.now)
+    clock.now = 2000.0
+    assert subscriber.silent() == [], "few requests may all have been served from the cache"
+    subscriber.routed("a:1", clock.now)
+    assert subscriber.silent() == ["a:1"]
+
+
+def test_without_events_nobody_is_called_silent() -> None:
+    subscriber = make(url="")
+    subscriber.watch("a:1")
+    for second in range(1000):
+        subscriber.routed("a:1", float(second))
+    assert subscriber.silent() == []
+
+
+def test_picks_are_learned_until_events_tell_and_what_they_told_stays() -> None:
+    settings = EventSettings(approximate=True, nats_url=SecretStr("nats://127.0.0.1:1"))
+    index = PrefixIndex()
+    subscriber = Subscriber(settings, POOL, index, clock=lambda: 0.0, on_stored=lambda _worker, _hashes: None)
+    subscriber.watch("a:1")
+    assert not subscriber.told_of("a:1")
+    subscriber.routed("a:1", 0.0, [1, 2])
+    subscriber.routed("b:1", 0.0, [1, 2])
+    assert index.held("a:1") == {1, 2}
+    for message in (event(1, "cleared"), event(2, "stored", [2, 3])):
+        subscriber._message(SUBJECTS.events("a:1"), message)
+    assert subscriber.told_of("a:1")
+    subscriber.routed("a:1", 0.0, [9])
+    assert subscriber.picks is not None
+    subscriber.picks.approximate.expire(1e9)
+    assert index.held("a:1") == {2, 3}

@@ -81,8 +81,9 @@ def test_any_password_comes_through_and_is_never_shown(password: str) -> None:
 
 
 def test_files_of_the_settings_are_used_where_the_url_names_none() -> None:
-    def made(url: str, **files: Path) -> Address:
-        plane = open_plane(url, pool="p", owner=Owner("a", "1"), rules=Rules(), **files)
+    def made(url: str, ca_file: Path, key_file: Path | None = None) -> Address:
+        owner = Owner("a", "1")
+        plane = open_plane(url, pool="p", owner=owner, rules=Rules(), ca_file=ca_file, key_file=key_file)
         address: Address = plane._link._address  # type: ignore[attr-defined]
         return address
 
