@@ -14,7 +14,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -45,6 +45,9 @@ log = structlog.get_logger(__name__)
 TICK_SECONDS = 0.1
 SWEEP_ENTRIES = 2000
 """Entries of departed workers that one tick takes out of the index: well under 5 ms."""
+
+SECOND_SIGNAL_SECONDS = 1.0
+"""A second signal ends the replica at once; some supervisors send the first one twice, which is not meant so."""
 
 STOP_SECONDS = 5.0
 """How long one step of the shutdown may take once the drain is over."""
@@ -103,6 +106,7 @@ class Replica:
         self.registry.listen(joined=self._joined, left=self._left, reported=self.reconciling.reported)
         self._clock = clock
         self._stop = asyncio.Event()
+        self._told_at = 0.0
 
     def _needs(self) -> tuple[Need, ...]:
         return (
@@ -162,7 +166,8 @@ class Replica:
             loop.add_signal_handler(number, self._signalled)
         try:
             await self._listen()
-            await self.desk.start()
+            if not await self.desk.start():
+                log.warning("the state plane is away at the start", reason=self.desk.status().reason)
             return await self._serve()
         finally:
             await self._close()
@@ -176,17 +181,22 @@ class Replica:
         try:
             await self.admin.start()
         except OSError as error:
-            raise SettingsError([f"PICKER_METRICS_PORT: cannot listen: {error}"]) from error
+            where = f"{self.settings.admin.admin_host}:{self.settings.admin.metrics_port}"
+            raise SettingsError(
+                [f"PICKER_METRICS_PORT or PICKER_ADMIN_HOST: cannot listen on {where}: {error}"]
+            ) from error
         try:
             await self.server.start()
         except (PortError, TlsError) as error:
             raise SettingsError([str(error)]) from error
 
     def _signalled(self) -> None:
-        if self._stop.is_set():
+        if not self._stop.is_set():
+            self._stop.set()
+            self._told_at = self._clock()
+        elif self._clock() - self._told_at > SECOND_SIGNAL_SECONDS:
             log.warning("second signal: ending at once")
             os._exit(1)
-        self._stop.set()
 
     async def _serve(self) -> int:
         tasks = {
@@ -199,6 +209,7 @@ class Replica:
             if stopping not in done:
                 return self._fault(done)
             await self._drain()
+            await self._step("bookings", self.desk.leave())
         finally:
             for task in (*tasks, stopping):
                 task.cancel()
@@ -265,26 +276,19 @@ class Replica:
 
     async def _close(self) -> None:
         """Every step has an end; what cannot be done in time is left to the leases."""
-        for name, step in (
-            ("plane", self._leave()),
-            ("serving", self.server.stop()),
-            ("admin", self.admin.stop()),
-        ):
-            try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    await step
-            except TimeoutError:
-                log.warning("a part did not stop in time", part=name, seconds=STOP_SECONDS)
+        await self._step("plane", self.plane.close())
+        await self._step("serving", self.server.stop())
+        await self._step("admin", self.admin.stop())
         self.tokens.close()
         self.metrics.close()
         log.info("ended", replica=str(self.owner))
 
-    async def _leave(self) -> None:
-        """Hand the bookings over, then close the connections that this needed."""
+    async def _step(self, name: str, step: Awaitable[None]) -> None:
         try:
-            await self.desk.leave()
-        finally:
-            await self.plane.close()
+            async with asyncio.timeout(STOP_SECONDS):
+                await step
+        except TimeoutError:
+            log.warning("a part did not stop in time", part=name, seconds=STOP_SECONDS)
 
 
 async def run(settings: Settings) -> int:

@@ -29,6 +29,7 @@ from picker.underway import Run, Underway
 RANK_HEADER = "x-data-parallel-rank"
 """vLLM sends a request to the data-parallel rank that this header names."""
 
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What a pick knows of a prompt."""

@@ -29,6 +29,11 @@ class Desk(Protocol):
         """All members, this one included."""
         ...
 
+    @property
+    def degraded(self) -> bool:
+        """Whether the view may be missing what the others do."""
+        ...
+
     def end_foreign(self, booking_id: str, cause: Cause) -> None:
         """End anybody's booking."""
         ...
@@ -98,7 +103,11 @@ class Reconciling:
             self._since.pop(worker, None)
             return
         self.counts.judged += 1
-        active = [booking.id for booking in bookings if booking.state is State.ACTIVE]
+        active: list[str] = []
+        if (
+            not self._desk.degraded
+        ):  # else some of them have long ended elsewhere, and would be missed at the worker
+            active = [booking.id for booking in bookings if booking.state is State.ACTIVE]
         draining = self._draining(
             worker, [booking.id for booking in bookings if booking.state is State.DRAINING]
         )

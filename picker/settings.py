@@ -9,13 +9,23 @@ field is the documentation: the README's table and the chart's schema are genera
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -45,6 +55,7 @@ class Part(BaseSettings):
         use_attribute_docstrings=True,
         populate_by_name=True,
         hide_input_in_errors=True,
+        allow_inf_nan=False,
     )
 
     title: ClassVar[str] = ""
@@ -85,7 +96,9 @@ class PoolSettings(Part):
         default="default", validation_alias=_also("POOL_NAMESPACE", "NAMESPACE", "POD_NAMESPACE")
     )
     """Namespace of the InferencePool."""
-    replica_name: str = Field(default="", validation_alias=_also("REPLICA_NAME", "POD_NAME", "HOSTNAME"))
+    replica_name: str = Field(
+        default="", max_length=253, validation_alias=_also("REPLICA_NAME", "POD_NAME", "HOSTNAME")
+    )
     """
     Name of this replica, the pod's name on Kubernetes. Empty: a random one. Each start adds a fresh
     incarnation.
@@ -368,6 +381,18 @@ class PlaneSettings(Part):
     """
     heartbeat_seconds: Seconds = Field(default=1.0, ge=0.1, le=60)
     """Between two heartbeats of a replica; one heartbeat renews all its bookings."""
+
+    @field_validator("heartbeat_seconds")
+    @classmethod
+    def _beats_within_the_lease(cls, value: float, info: ValidationInfo) -> float:
+        lease = info.data.get("booking_ttl_seconds", math.inf)
+        if value * 2 > lease:
+            raise ValueError(
+                f"must be at most half of PICKER_BOOKING_TTL_SECONDS ({lease:g}), "
+                "or one late heartbeat drains live bookings"
+            )
+        return value
+
     drain_seconds: Seconds = Field(default=30.0, ge=0, le=3600)
     """How long a draining booking counts where the worker reports its load and no evidence ends it sooner."""
     drain_blind_seconds: Seconds = Field(default=10.0, ge=0, le=3600)
@@ -468,6 +493,15 @@ class LifeSettings(Part):
     """After SIGTERM new streams are served for at least this long: DNS TTL plus the gateway's refresh."""
     drain_max_seconds: Seconds = Field(default=130.0, ge=0, le=86_400)
     """After SIGTERM open streams are waited for at most this long, then closed with OK."""
+
+    @field_validator("drain_max_seconds")
+    @classmethod
+    def _maximum_after_minimum(cls, value: float, info: ValidationInfo) -> float:
+        least = info.data.get("drain_min_seconds", 0.0)
+        if value < least:
+            raise ValueError(f"must be at least PICKER_DRAIN_MIN_SECONDS ({least:g})")
+        return value
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log level at the start; `POST /loglevel` changes it while running."""
     log_format: Literal["json", "text"] = "json"
@@ -540,7 +574,8 @@ def _faults(part: type[Part], error: ValidationError, environment: Mapping[str, 
     for fault in error.errors(include_url=False, include_input=False):
         names = by_alias.get(str(fault["loc"][0]), (str(fault["loc"][0]),)) if fault["loc"] else ("settings",)
         name = next((name for name in names if name in environment), names[0])
-        yield f"{name}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+        said = fault["msg"].removeprefix("Value error, ")
+        yield f"{name}: {said[0].lower()}{said[1:]}"
 
 
 def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:

@@ -7,6 +7,7 @@ ended, and tells the desk. Knows no socket and no plane: times are passed in.
 from __future__ import annotations
 
 import heapq
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,12 @@ LONGEST_PREFILL = 600.0
 
 SWEEP_SECONDS = 1.0
 """Between two looks for requests whose booking somebody else has ended."""
+
+MINTED = re.compile(r"[A-Za-z0-9_-]{16}")
+"""How our booking ids look."""
+
+UNHEARD_RATE, UNHEARD_BURST = 100.0, 500.0
+"""Ends of bookings that are not known here: so many a second are passed on, after a burst of so many."""
 
 SEEN_CAP = 5_000
 """Most bookings of other replicas that one batch of sightings names."""
@@ -109,6 +116,9 @@ class Counts:
     adopted_sightings: int = 0
     sightings_dropped: int = 0
     log_entries_unknown: int = 0
+    """Entries that name bookings not known here."""
+    log_entries_dropped: int = 0
+    """Of those, ends that came too fast to be passed on."""
     responses: dict[str, int] = field(default_factory=lambda: {f"{n}xx": 0 for n in range(1, 6)})
 
 
@@ -142,6 +152,7 @@ class Underway:
         self._over: dict[str, None] = {}
         """Runs whose stream is over, for whatever reason."""
         self._swept_at = float("-inf")
+        self._unheard, self._unheard_at = UNHEARD_BURST, clock()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self.log_heard: float | None = None
         """When an access log entry last named a booking that is ours or known."""
@@ -286,10 +297,10 @@ class Underway:
 
     def _other_entry(self, booking: Booking | None, entry: LogEntry) -> None:
         if entry.end:
-            if booking is None:
-                self.counts.log_entries_unknown += 1
-            else:
+            if booking is not None:
                 self.counts.ended_by_log_for_others += 1
+            elif not self._may_end_unheard(entry.booking_id):
+                return
             self._desk.end_foreign(entry.booking_id, Cause.LOGGED)
         elif booking is None:
             self.counts.log_entries_unknown += 1
@@ -301,6 +312,24 @@ class Underway:
             if len(self._seen) > SEEN_CAP:
                 self._seen.popitem(last=False)
                 self.counts.sightings_dropped += 1
+
+    def _may_end_unheard(self, booking_id: str) -> bool:
+        """Whether the end of a booking that is not known here is passed on: it may overtake its own book.
+
+        A log is no proof that such a booking ever was: what does not look like an id of ours is ignored, and a flood
+        of made-up ones must not push real news aside.
+        """
+        self.counts.log_entries_unknown += 1
+        if not MINTED.fullmatch(booking_id):
+            return False
+        now = self._clock()
+        self._unheard = min(self._unheard + (now - self._unheard_at) * UNHEARD_RATE, UNHEARD_BURST)
+        self._unheard_at = now
+        if self._unheard < 1:
+            self.counts.log_entries_dropped += 1
+            return False
+        self._unheard -= 1
+        return True
 
     def sightings(self) -> tuple[str, ...]:
         """Bookings of other replicas seen alive since the last call, to be passed on to their owners."""

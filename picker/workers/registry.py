@@ -34,6 +34,10 @@ class Endpoint(Protocol):
         ...
 
 
+GONE_AFTER = 2
+"""So many scrapes in a row that found nobody listening, and the worker gets no more requests."""
+
+
 @dataclass(slots=True)
 class Record:
     """One worker, and what its scrapes brought. For reading; only the registry writes."""
@@ -50,6 +54,13 @@ class Record:
     """Scrapes that failed since the last good one."""
     error: str = ""
     """Why the last scrape failed; empty if it did not."""
+    unconnected: int = 0
+    """Scrapes in a row to which nobody even listened."""
+
+    @property
+    def here(self) -> bool:
+        """Whether anybody listens at its address, as far as is known."""
+        return self.unconnected < GONE_AFTER
 
     @property
     def asleep(self) -> bool:
@@ -67,6 +78,8 @@ class Counts:
     """Pages that did not speak of a rank which discovery names at that address."""
     ranks_unnamed: int = 0
     """Ranks on a page that discovery does not name at that address: their load is not seen."""
+    gone: int = 0
+    """Times that a worker was left out because nobody listened at its address."""
 
 
 class Registry:
@@ -78,7 +91,7 @@ class Registry:
         self._records: dict[str, Record] = {}
         self._by_address: dict[str, dict[int, Record]] = {}
         self._names: tuple[str, ...] = ()
-        self._awake: tuple[str, ...] = ()
+        self._routable: tuple[str, ...] = ()
         self._told = False
         self._joined: list[Callable[[str], None]] = []
         self._left: list[Callable[[str], None]] = []
@@ -121,8 +134,12 @@ class Registry:
         return report if report is not None and now - report.ended <= self._stale else None
 
     def routable(self, now: float) -> tuple[str, ...]:
-        """Workers that requests may be sent to: those not known to sleep, in the order of `names`."""
-        return self._awake
+        """Workers that requests may be sent to, in the order of `names`.
+
+        Left out are those that sleep, and those at whose address nobody listens any more; the latter count again where
+        nobody else is left, since not being reached from here proves nothing then.
+        """
+        return self._routable
 
     def listen(
         self,
@@ -150,7 +167,7 @@ class Registry:
         for name in new:
             self._put_in(name, wanted[name])
         self._names = tuple(sorted(self._records))
-        self._refresh_awake()
+        self._refresh_routable()
         self.counts.left += len(gone)
         self.counts.joined += len(new)
         for name in gone:
@@ -173,17 +190,26 @@ class Registry:
                 self.counts.ranks_missing += 1
                 _failed(record, f"its metrics page does not speak of rank {rank}")
                 continue
-            was_asleep = record.asleep
+            before = record.asleep, record.here
             record.report, record.ok, record.failures, record.error = report, True, 0, ""
-            if record.asleep != was_asleep:
-                self._refresh_awake()
+            record.unconnected = 0
+            if (record.asleep, record.here) != before:
+                self._refresh_routable()
             for reported in self._reported:
                 reported(record.name, report)
 
-    def unheard(self, address: str, error: str) -> None:
-        """A scrape of that address failed; the last good report stays until it is stale."""
+    def unheard(self, address: str, error: str, *, unconnected: bool = False) -> None:
+        """A scrape of that address failed; the last good report stays until it is stale.
+
+        ``unconnected``: nobody listened there. Anything else, a timeout included, may be a busy engine.
+        """
         for record in self._by_address.get(address, {}).values():
+            was_here = record.here
             _failed(record, error)
+            record.unconnected = record.unconnected + 1 if unconnected else 0
+            if record.here != was_here:
+                self.counts.gone += was_here
+                self._refresh_routable()
 
     def _put_in(self, name: str, endpoint: Endpoint) -> None:
         record = Record(name, endpoint.address, endpoint.rank, dict(endpoint.labels))
@@ -197,8 +223,9 @@ class Registry:
         if not ranks:
             del self._by_address[record.address]
 
-    def _refresh_awake(self) -> None:
-        self._awake = tuple(name for name in self._names if not self._records[name].asleep)
+    def _refresh_routable(self) -> None:
+        awake = tuple(name for name in self._names if not self._records[name].asleep)
+        self._routable = tuple(name for name in awake if self._records[name].here) or awake
 
 
 def _failed(record: Record, error: str) -> None:

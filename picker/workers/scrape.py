@@ -36,7 +36,10 @@ class Counts:
     scrapes: int = 0
     good: int = 0
     timeouts: int = 0
+    unconnected: int = 0
+    """Nobody listened at the address."""
     unreachable: int = 0
+    """The connection broke."""
     refused: int = 0
     """Answers other than 200, redirects among them: they are never followed."""
     too_large: int = 0
@@ -123,7 +126,7 @@ class Scraper:
                 asked = self._clock()
                 failures = 0 if await self._scrape(address, failures) else failures + 1
             slow = self._clock() - asked > self._settings.scrape_timeout_seconds / 2
-            every = self._settings.scrape_seconds * min(1 << min(failures, 10), SLOWEST)
+            every = self._settings.scrape_seconds * min(1 << min(max(failures - 1, 0), 10), SLOWEST)
             due = begun + every * self._rng.uniform(1 - JITTER, 1 + JITTER)
             await asyncio.sleep(max(due - self._clock(), 0.0))
 
@@ -134,7 +137,7 @@ class Scraper:
             reading = await self._ask(address)
         except ScrapeError as error:
             setattr(self.counts, error.kind, getattr(self.counts, error.kind) + 1)
-            self._registry.unheard(address, str(error))
+            self._registry.unheard(address, str(error), unconnected=error.kind == "unconnected")
             if not failures:
                 log.warning("worker does not report", worker=address, error=str(error))
             return False
@@ -164,6 +167,8 @@ class Scraper:
             raise ScrapeError(
                 "timeouts", f"no answer in {self._settings.scrape_timeout_seconds:g} s"
             ) from None
+        except aiohttp.ClientConnectorError as error:
+            raise ScrapeError("unconnected", f"{type(error).__name__}: {error}"[:200]) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ScrapeError("unreachable", f"{type(error).__name__}: {error}"[:200]) from None
         except Exception as error:  # no worker's page may end the replica

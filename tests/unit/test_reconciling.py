@@ -64,6 +64,31 @@ def test_what_the_worker_still_carries_goes_on_counting() -> None:
     assert set(world.desk.view.bookings()) == {"a", "b"}
 
 
+class Standing:
+    """A desk whose word on others' bookings may be old."""
+
+    def __init__(self, desk: Desk, members: list[Member], *, degraded: bool = False) -> None:
+        self.view, self.owner, self.members, self.degraded = desk.view, desk.owner, members, degraded
+        self.ended: list[str] = []
+
+    def end_foreign(self, booking_id: str, cause: Cause) -> None:
+        self.ended.append(booking_id)
+
+
+def test_while_the_plane_is_away_what_others_have_long_ended_is_no_evidence_against_what_drains() -> None:
+    world = World()
+    world.book("mine", "theirs", "theirs too")
+    world.report(3)
+    world.desk.lose("mine", Cause.SILENT)
+    for degraded in (True, False):
+        desk = Standing(world.desk, [Member(ME)], degraded=degraded)
+        reconciling = Reconciling(desk, clock=lambda: world.now)
+        for _ in range(6):
+            world.now += 1
+            reconciling.reported(W, Report(begun=world.now, ended=world.now, running=1, waiting=0))
+        assert bool(desk.ended) is not degraded
+
+
 class Blind(World):
     """A worker that reports only while it is told to."""
 
@@ -121,17 +146,9 @@ def test_judging_spreads_over_the_members() -> None:
 
 
 def test_a_worker_that_another_member_judges_is_left_to_it() -> None:
-    class Elsewhere:
-        def __init__(self, desk: Desk, members: list[Member]) -> None:
-            self.view, self.owner, self.members = desk.view, desk.owner, members
-            self.ended: list[str] = []
-
-        def end_foreign(self, booking_id: str, cause: Cause) -> None:
-            self.ended.append(booking_id)
-
     world = World()
     others = [Owner(f"o{n}", "1") for n in range(50)]
-    desk = Elsewhere(world.desk, [Member(owner) for owner in others])
+    desk = Standing(world.desk, [Member(owner) for owner in others])
     reconciling = Reconciling(desk, clock=lambda: world.now)
     world.book("a")
     world.desk.lose("a", Cause.BROKEN)

@@ -127,3 +127,22 @@ def test_the_command_stops_with_a_line_and_no_traceback(tmp_path: Path) -> None:
     assert "PICKER_BOOKING_TLT" in done.stderr
     assert "PICKER_BOOKING_TTL_SECONDS" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PICKER_TEMPERATURE", "inf"),
+        ("PICKER_BODY_TIMEOUT_SECONDS", "nan"),
+        ("PICKER_REPLICA_NAME", "x" * 600),
+        ("PICKER_HEARTBEAT_SECONDS", "10"),
+        ("PICKER_DRAIN_MAX_SECONDS", "3"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_by_name(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(settings.SettingsError) as caught:
+        settings.load()
+    assert [line.partition(":")[0] for line in caught.value.lines] == [name]

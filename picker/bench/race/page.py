@@ -8,7 +8,7 @@ from typing import Any
 from picker.bench.markdown import markdown_table, measured_on
 from picker.bench.race.rows import DEGRADED_MOST_PCT
 from picker.bench.race.world import IN_FLIGHT, LEAST_TOKENS, MOST_TOKENS
-from picker.core.race import ATOMIC_PAYS_ABOVE
+from picker.core.race import UNSEEN_BY_WORKERS
 
 ROWS = {
     "mode": "mode",
@@ -103,7 +103,7 @@ per second times the seconds that a view is late. In virtual time, views late by
 eventual beside the one in atomic:
 
 {markdown_table(SWEEP, numbers["threshold"]["sweep"])}
-Eventual's busiest worker carries 5 % more than atomic's from {crossings} on. The picker takes
-**{ATOMIC_PAYS_ABOVE:g} unseen requests** as the point from which `PICKER_SYNC=atomic` pays
-(`picker.core.race.ATOMIC_PAYS_ABOVE`).
+Eventual's busiest worker carries 5 % more than atomic's from {crossings} on: about {UNSEEN_BY_WORKERS:g} divided by
+the number of workers. The picker takes that as the point from which `PICKER_SYNC=atomic` pays
+(`picker.core.race.atomic_pays_above`).
 """

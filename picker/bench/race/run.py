@@ -50,7 +50,7 @@ class Extent:
     virtual_requests: int = 5_000
     """Counted, after the warm-up."""
     unseen: Sequence[float] = UNSEEN
-    sweep_workers: Sequence[int] = (8, 64)
+    sweep_workers: Sequence[int] = (8, 16, 32, 64)
     jobs: int = 2
     """Virtual runs at one time."""
     whole: bool = True

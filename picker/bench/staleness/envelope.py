@@ -13,8 +13,8 @@ from picker.bench.timing import percentile
 
 BATCH_POLL_SECONDS = 0.02
 """Between two reads of a feed that is read in batches: half of it is what a change waits on the mean."""
-KEPT_UP = 0.95
-"""A row in which less than this part of the changes arrived in time is marked: the machine was full."""
+KEPT_UP, KEPT_UP_SECONDS = 0.95, 0.1
+"""Less than this part of the changes arrived, or half of them later than that: the machine was full."""
 CHANGES_PER_BOOKING = 2
 """It comes and it goes."""
 
@@ -53,14 +53,19 @@ def _p50(delays: Delays) -> float:
     return percentile(delays.seconds, 0.5) if delays.seconds else float("inf")
 
 
+def kept_up(delays: Delays) -> bool:
+    """Whether the replicas could follow."""
+    wanted = len(delays.seconds) + delays.missing
+    return len(delays.seconds) >= KEPT_UP * wanted and _p50(delays) <= KEPT_UP_SECONDS
+
+
 def _shown(delays: Delays) -> dict[str, Any]:
-    heard = len(delays.seconds) + delays.missing
     return {
         "p50_ms": round(1e3 * percentile(delays.seconds, 0.5), 3) if delays.seconds else None,
         "p99_ms": round(1e3 * percentile(delays.seconds, 0.99), 3) if delays.seconds else None,
         "cpu_us_per_change": round(delays.cpu_us_per_change, 1),
         "cpu_share": round(delays.cpu_share, 3),
-        "kept_up": not heard or len(delays.seconds) / heard >= KEPT_UP,
+        "kept_up": kept_up(delays),
     }
 
 
@@ -73,7 +78,7 @@ async def envelope(
     seconds: float,
     first_seed: int,
 ) -> list[Cell]:
-    """Every size of pool, one window each way."""
+    """Every size of pool, one window each way; of a number of replicas no more changes once they could not follow."""
     cells = []
     seed = first_seed
     polls = [0.0, BATCH_POLL_SECONDS] if server.url.startswith("redis") else [0.0]
@@ -94,4 +99,6 @@ async def envelope(
                     )
                 )
             cells.append(Cell(count, rate, found[0], found[1] if len(found) > 1 else None))
+            if not any(kept_up(each) for each in found):
+                break
     return cells

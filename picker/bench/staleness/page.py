@@ -80,7 +80,8 @@ window of each, `usual x hop` neighbouring windows (median).
 
 Each replica folds every change, so its cost grows with the changes of the whole pool (a request makes two: it is booked
 and it ends) and not with the replicas. CPU per change holds its share of the calls too. In batches: the feed is read
-in steps instead of waiting for each change. They win where they cost less CPU and the view is no later for it.
+in steps of 20 ms instead of waiting for each change. They win where they cost less CPU and the view is no later for it.
+Replicas and server share two processors here; *kept up* says whether that was enough.
 
 {markdown_table(ENVELOPE, envelope_rows(numbers))}
 {measured_on(numbers)}"""

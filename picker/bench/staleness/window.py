@@ -146,13 +146,13 @@ async def _hop(stage: Stage, spec: Spec) -> Heard:
 
 
 async def _paced(spec: Spec, start: float, act: Callable[[str], None]) -> None:
-    """Act at random moments of the given mean rate until the window is over."""
+    """Act at random moments of the given mean rate until the window is over, whether all was done by then or not."""
     rng = random.Random(f"{spec.seed}/{spec.name}")
-    due, number = start + rng.expovariate(spec.rate), 0
-    while due < start + spec.seconds:
+    due, number, over = start + rng.expovariate(spec.rate), 0, start + spec.seconds
+    while due < over and time.monotonic() < over:
         await asyncio.sleep(max(due - time.monotonic(), 0))
         for _ in range(BATCH):
-            if due > time.monotonic():
+            if due > min(time.monotonic(), over):
                 break
             act(f"{spec.name}.{spec.seed}.{number}")
             number += 1

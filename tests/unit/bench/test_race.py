@@ -9,7 +9,7 @@ from picker.bench.race.rows import pairs, row
 from picker.bench.race.threshold import crossing, jobs, run_virtual, sweep
 from picker.bench.race.virtual import simulate
 from picker.bench.race.world import BLOCK, Setting, requests, warm_up
-from picker.core.race import ATOMIC_PAYS_ABOVE, atomic_pays, unseen_requests
+from picker.core.race import atomic_pays, atomic_pays_above, unseen_requests
 
 
 def verdict(max_over_mean: float, degraded: float = 0.0) -> Verdict:
@@ -114,5 +114,19 @@ def test_a_sweep_puts_each_number_of_unseen_requests_in_its_row() -> None:
 
 def test_atomic_pays_where_the_others_place_much_that_a_view_does_not_show() -> None:
     assert unseen_requests(200, 0.001) == pytest.approx(0.2)
-    assert not atomic_pays(ATOMIC_PAYS_ABOVE, 1.0)
-    assert atomic_pays(ATOMIC_PAYS_ABOVE * 1.01, 1.0)
+    for workers in (8, 64):
+        above = atomic_pays_above(workers)
+        assert not atomic_pays(above, 1.0, workers)
+        assert atomic_pays(above * 1.01, 1.0, workers)
+    assert not atomic_pays(1e9, 1.0, workers=1)
+
+
+def test_the_products_threshold_is_where_the_sweep_finds_it() -> None:
+    workers, seeds = 8, 6
+    unseen = (0.1, 0.25, 0.5, 1.0)
+    found = sweep(
+        [run_virtual(job) for job in jobs(workers, 8, 1_500, seeds, unseen)], workers, 8, seeds, unseen
+    )
+    at = crossing(found)
+    assert at is not None
+    assert 0.5 < at / atomic_pays_above(workers) < 2

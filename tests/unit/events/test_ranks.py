@@ -113,9 +113,14 @@ def test_sleep_during_a_rebuilding_is_not_undone_by_its_end() -> None:
         ("vllm:num_requests_running 1.0\n", {}),
         ('vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="awake"} 0.0\n', {1: True}),
         (
-            'vllm:engine_sleep_state{model_name="a,b",sleep_state="awake",engine="0"} 1.0\n'
-            'vllm:engine_sleep_state{sleep_state="weights_offloaded",engine="0"} 0.0\n'
-            'vllm:engine_sleep_state{sleep_state="awake",engine="2"} 0.0\n',
+            "".join(
+                f'vllm:engine_sleep_state{{model_name="a,b",sleep_state="{state}",engine="{engine}"}} {value}\n'
+                for state, engine, value in (
+                    ("awake", 0, 1.0),
+                    ("weights_offloaded", 0, 0.0),
+                    ("awake", 2, 0),
+                )
+            ),
             {0: False, 2: True},
         ),
         ('vllm:engine_sleep_state{sleep_state="awake"} 0\n', {None: True}),

@@ -180,3 +180,16 @@ async def test_what_drains_on_a_worker_that_does_not_report_counts_for_the_blind
             underway.over(booking_id, end)
         underway.tick(10.0, log_expected=False)
         assert lost == {"broken": seconds, "silent": seconds}
+
+
+async def test_ends_of_bookings_that_nobody_knows_are_passed_on_but_never_in_a_flood(world: World) -> None:
+    told = []
+    world.desk.end_foreign = lambda booking_id, cause: told.append(booking_id)  # type: ignore[method-assign]
+    world.picking.logged([LogEntry("not-one-of-ours", end=True), LogEntry("A" * 16, end=True)])
+    assert told == ["A" * 16]
+    world.picking.logged([LogEntry(f"{number:016d}", end=True) for number in range(5000)])
+    assert len(told) < 600
+    assert world.underway.counts.log_entries_dropped > 4000
+    world.clock.now += 10
+    world.picking.logged([LogEntry("B" * 16, end=True)])
+    assert told[-1] == "B" * 16

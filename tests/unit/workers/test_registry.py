@@ -151,3 +151,39 @@ def test_a_worker_that_comes_back_under_its_name_starts_without_a_report() -> No
     registry.update([Endpoint(A)])
     assert registry.report(A, 10.0) is None
     assert registry.routable(10.0) == (A,)
+
+
+def test_a_worker_at_whose_address_nobody_listens_gets_no_more_requests_until_somebody_does() -> None:
+    registry = Registry()
+    registry.update([Endpoint(A), Endpoint(B)])
+    registry.heard(A, {0: report()})
+    registry.unheard(A, "refused", unconnected=True)
+    assert registry.routable(0) == (A, B), "one refusal may be a restart"
+    registry.unheard(A, "refused", unconnected=True)
+    assert registry.routable(0) == (B,)
+    assert registry.names == (A, B)
+    registry.heard(A, {0: report()})
+    assert registry.routable(0) == (A, B)
+    assert registry.counts.gone == 1
+
+
+def test_a_worker_that_is_slow_or_answers_nonsense_stays() -> None:
+    registry = Registry()
+    registry.update([Endpoint(A), Endpoint(B)])
+    for _ in range(10):
+        registry.unheard(A, "no answer in 1 s")
+    registry.unheard(A, "refused", unconnected=True)
+    registry.unheard(A, "no answer in 1 s")
+    registry.unheard(A, "refused", unconnected=True)
+    assert registry.routable(0) == (A, B)
+
+
+def test_where_nobody_can_be_reached_from_here_all_stay() -> None:
+    registry = Registry()
+    registry.update([Endpoint(A), Endpoint(B)])
+    for _ in range(3):
+        registry.unheard(A, "refused", unconnected=True)
+        registry.unheard(B, "refused", unconnected=True)
+    assert registry.routable(0) == (A, B)
+    registry.heard(B, {0: report(asleep=True)})
+    assert registry.routable(0) == (A,), "one that sleeps is no better than one that cannot be reached"

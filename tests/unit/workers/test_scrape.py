@@ -267,7 +267,7 @@ async def test_an_address_that_cannot_be_reached_is_a_failure_and_no_more(addres
     registry = Registry()
     async with running(registry) as scraper:
         registry.update([Endpoint(address)])
-        await until(lambda: scraper.counts.unreachable + scraper.counts.timeouts)
+        await until(lambda: scraper.counts.unconnected + scraper.counts.unreachable + scraper.counts.timeouts)
         record = registry.record(address)
         assert record is not None
         assert record.ok is False
