@@ -248,7 +248,7 @@ class Replica:
         while True:
             now = self._clock()
             self.membership.tick(now)
-            self.underway.tick(now, log_expected=self.membership.log_expected)
+            self.underway.tick(now, log_expected=self.membership.log_expected, deaf=self.desk.degraded)
             self.reconciling.tick(now)
             self.index.sweep(SWEEP_ENTRIES)
             if self.readiness.look(now):

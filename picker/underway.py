@@ -30,8 +30,11 @@ ASSUMED_RATE = 5000.0
 LONGEST_PREFILL = 600.0
 """Seconds after which a prefill counts as over, however slow the worker was measured."""
 
+DEAF_MOST = 30.0
+"""Seconds for which silence is no sign while the others cannot pass on what their logs name."""
+
 SWEEP_SECONDS = 1.0
-"""Between two looks for requests whose booking somebody else has ended."""
+"""Between two looks for requests whose booking somebody else has ended, or has left to us."""
 
 MINTED = re.compile(r"[A-Za-z0-9_-]{16}")
 """How our booking ids look."""
@@ -79,7 +82,7 @@ class Desk(Protocol):
 
 @dataclass(slots=True)
 class Run:
-    """One request that this replica placed and whose end it has not seen."""
+    """One request that this replica placed or took over, and whose end it has not seen."""
 
     booking_id: str
     worker: str
@@ -151,6 +154,10 @@ class Underway:
         """Runs whose stream we let go of, oldest first."""
         self._over: dict[str, None] = {}
         """Runs whose stream is over, for whatever reason."""
+        self._taking: dict[str, float] = {}
+        """Bookings that we ask the plane for, because the log named them and nobody cares for them -> when it did."""
+        self._deaf_since: float | None = None
+        self._deaf_until = float("-inf")
         self._swept_at = float("-inf")
         self._unheard, self._unheard_at = UNHEARD_BURST, clock()
         self._seen: OrderedDict[str, None] = OrderedDict()
@@ -292,8 +299,10 @@ class Underway:
             self._desk.end(run.booking_id, Cause.LOGGED)
             return
         booking = self._desk.view.booking(run.booking_id)
-        if booking is not None and booking.state is State.DRAINING:
+        if booking is None or booking.state is State.DRAINING:
             self._desk.alive([run.booking_id])
+            if not run.stream_open:
+                self._loose[run.booking_id] = None
 
     def _other_entry(self, booking: Booking | None, entry: LogEntry) -> None:
         if entry.end:
@@ -302,11 +311,14 @@ class Underway:
             elif not self._may_end_unheard(entry.booking_id):
                 return
             self._desk.end_foreign(entry.booking_id, Cause.LOGGED)
-        elif booking is None:
-            self.counts.log_entries_unknown += 1
-        elif booking.state is State.DRAINING:
-            self.counts.adopted_sightings += 1
+        elif booking is None or booking.state is State.DRAINING:
+            self.counts.log_entries_unknown += booking is None
+            self.counts.adopted_sightings += booking is not None
             self._desk.alive([entry.booking_id])
+            if self._desk.owns(entry.booking_id):
+                self._taking[entry.booking_id] = self._clock()
+        elif entry.booking_id in self._taking:
+            self._taking[entry.booking_id] = self._clock()
         else:
             self._seen[entry.booking_id] = None
             if len(self._seen) > SEEN_CAP:
@@ -352,6 +364,22 @@ class Underway:
             self._desk.end(run.booking_id, Cause.LEFT)
         self._rates.pop(worker, None)
 
+    def _follow_taken(self) -> None:
+        """Runs of other replicas that became ours: from here on we say when their prefill and they themselves end."""
+        for booking_id, named in tuple(self._taking.items()):
+            booking = self._desk.view.booking(booking_id)
+            if booking is not None and booking.state is State.ACTIVE and self._desk.owns(booking_id):
+                uncached = booking.amount.prefill_tokens
+                run = Run(
+                    booking_id, booking.worker, uncached, uncached, booking.amount.blocks, named, None,
+                    alone=False, stream_open=False, named=named, released_at=named,
+                )  # fmt: skip
+                self._over[booking_id] = self._loose[booking_id] = None
+                self.begin(run)
+            elif self._desk.owns(booking_id):
+                continue  # the plane has not answered yet
+            del self._taking[booking_id]
+
     def _forget(self, run: Run) -> None:
         self._stop_prefill(run)
         self._runs.pop(run.booking_id, None)
@@ -360,23 +388,33 @@ class Underway:
 
     # time
 
-    def tick(self, now: float, *, log_expected: bool) -> None:
-        """Let prefills end by their measured time, and stop believing requests that the log no longer names."""
+    def tick(self, now: float, *, log_expected: bool, deaf: bool = False) -> None:
+        """Let prefills end by their measured time, and stop believing requests that the log no longer names.
+
+        ``deaf``: the plane is away, and with it what the logs of other replicas name.
+        """
         while self._due and self._due[0][0] <= now:
             _, booking_id = heapq.heappop(self._due)
             run = self._runs.get(booking_id)
             if run is not None and run.prefilling:
                 self.counts.prefill_ended_by_time += 1
                 self._prefill_over(run, measured=False)
+        self._lose_silent(now, log_expected=log_expected, deaf=deaf)
+        if now - self._swept_at >= SWEEP_SECONDS:
+            self._swept_at = now
+            self._follow_taken()
+            for booking_id in [one for one in self._over if not self._desk.owns(one)]:
+                self._forget(self._runs[booking_id])
+
+    def _lose_silent(self, now: float, *, log_expected: bool, deaf: bool) -> None:
+        self._deaf_since = (now if self._deaf_since is None else self._deaf_since) if deaf else None
+        if self._deaf_since is not None and now - self._deaf_since < DEAF_MOST:
+            self._deaf_until = now
         patience = LOG_INTERVAL * SILENT_INTERVALS if log_expected else 0.0
         for booking_id in list(self._loose):
             run = self._runs[booking_id]
-            if max(run.released_at, run.named) + patience > now:
+            if max(run.released_at, run.named, self._deaf_until) + patience > now:
                 continue
             self.counts.silent += 1
             del self._loose[booking_id]
             self._lose(run, Cause.SILENT)
-        if now - self._swept_at >= SWEEP_SECONDS:
-            self._swept_at = now
-            for booking_id in [one for one in self._over if not self._desk.owns(one)]:
-                self._forget(self._runs[booking_id])

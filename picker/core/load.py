@@ -95,8 +95,9 @@ class Report:
     prefix_hits: float | None = None
     """Counter: tokens found there."""
     loras: frozenset[str] | None = None
-    """Adapters running or waiting in the engine; None where LoRA is off."""
+    """Adapters running or waiting in the engine; None where LoRA is off or the engine does not name them."""
     max_loras: int | None = None
+    """Most adapters that it can hold at one time; None where it does not say."""
 
     @property
     def routable(self) -> bool:

@@ -157,13 +157,10 @@ class Link:
 
     async def hear(self, subscription: Subscription, timeout: float) -> Msg | None:
         """The next message of a subscription made by ``inbox``; ``None`` when none came within ``timeout`` seconds."""
-        # While the client closes it turns a cancellation of ours into an error, and its own into a cancellation.
-        task = asyncio.current_task()
         try:
             return await subscription.next_msg(timeout=timeout)
         except (nats.errors.Error, TimeoutError, asyncio.CancelledError):
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from None
+            _heed_cancellation()
             return None
 
     async def leave(self, subscription: Subscription) -> None:
@@ -176,6 +173,7 @@ class Link:
         try:
             while True:
                 await self._one_client()
+                _heed_cancellation()
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._ending = True
@@ -205,6 +203,7 @@ class Link:
             await self._drop()
             return
         while not (closed.is_set() or client.is_closed):
+            _heed_cancellation()
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await closed.wait()
@@ -295,3 +294,13 @@ class Link:
             with suppress(nats.errors.Error, OSError, TimeoutError, asyncio.TimeoutError):
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await client.close()
+
+
+def _heed_cancellation() -> None:
+    """
+    End the task that was told to end. The client library swallows that at times: while it connects, and while
+    it closes it makes an error of ours and a cancellation of its own.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -1,9 +1,9 @@
-"""What an engine's ``/metrics`` page says: Prometheus text to one report per data-parallel rank.
+"""What an engine's metrics page says: Prometheus text to one report per data-parallel rank.
 
-vLLM's names, old and new; where a page carries both, the new one counts and the old one is left alone. A page may be
-large (histograms by the hundred) and is not trusted: only the lines that carry a wanted name are parsed, their number
-and length are bounded, a value that makes no sense is left out and counted, and a page that says nothing is a value
-(`Unreadable`), never an exception.
+vLLM, SGLang or TensorRT-LLM: the names on the page tell which. Names are old and new; where a page carries both, the
+new one counts and the old one is left alone. A page may be large (histograms by the hundred) and is not trusted: only
+the lines that carry a wanted name are parsed, their number and length are bounded, a value that makes no sense is left
+out and counted, and a page that says nothing is a value (`Unreadable`), never an exception.
 """
 
 from __future__ import annotations
@@ -17,23 +17,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from picker.core.load import Report
-
-RUNNING = "vllm:num_requests_running"
-WAITING = "vllm:num_requests_waiting"
-WAITING_BY_REASON = "vllm:num_requests_waiting_by_reason"
-USAGES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-"""Newest name first."""
-QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total")
-HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total")
-SLEEP = "vllm:engine_sleep_state"
-CACHE = "vllm:cache_config_info"
-LORA = "vllm:lora_requests_info"
+from picker.workers.engines import ENGINES, Engine, Names
 
 MAX_LINES = 4096
 MAX_LINE_BYTES = 65_536
 MAX_RANK = 4095
 MAX_LORAS = 1024
 MAX_COUNT = 1_000_000_000
+MAX_PARTS = 64
+"""Most values of a label that tells parts of a whole apart."""
 
 T = TypeVar("T")
 Rank = int | None
@@ -55,56 +47,101 @@ class Unreadable:
     """The page is not an engine's."""
 
     reason: str
+    json: bool = False
+    """It is JSON, as TensorRT-LLM answers where others have their metrics."""
 
 
 @dataclass(slots=True)
 class _Page:
     """The wanted values of a page, by name and rank."""
 
+    engine: Engine
+    usages: Names
     values: dict[str, dict[Rank, float]] = field(default_factory=dict)
-    reasons: dict[str, dict[Rank, float]] = field(default_factory=dict)
+    views: dict[str, dict[Rank, float]] = field(default_factory=dict)
+    """Rows of a part only: they count where there is no row of the whole."""
+    parts: dict[str, dict[str, dict[Rank, float]]] = field(default_factory=dict)
     asleep: dict[Rank, bool] = field(default_factory=dict)
-    cache: dict[Rank, Mapping[str, str]] = field(default_factory=dict)
+    info: dict[Rank, Mapping[str, str]] = field(default_factory=dict)
     lora: tuple[float, Mapping[str, str]] | None = None
     faults: int = 0
 
-    def value(self, names: Iterable[str], rank: int) -> float | None:
+    def ranks(self) -> list[int]:
+        """Ranks that the page speaks of."""
+        running = self.engine.running
+        told = (*self.values.get(running, ()), *self.views.get(running, ()))
+        return sorted({0 if rank is None else rank for rank in told})
+
+    def value(self, names: Names, rank: int) -> float | None:
         """The first of these names that the page has for the rank, or for no rank in particular."""
         for name in names:
-            found = _of(self.values.get(name, {}), rank)
-            if found is not None:
-                return found
+            for rows in (self.values, self.views):
+                found = _of(rows.get(name, {}), rank)
+                if found is not None:
+                    return found
+            told = self.told_parts(name, rank)
+            if told:
+                return sum(told.values())
         return None
+
+    def told_parts(self, name: str, rank: int) -> dict[str, float]:
+        """What the page has for the rank of a name whose rows add up, by part."""
+        told = {part: _of(by_rank, rank) for part, by_rank in self.parts.get(name, {}).items()}
+        return {part: value for part, value in told.items() if value is not None}
+
+    def fact(self, fact: str, names: Names, rank: int) -> int | None:
+        """A whole number above 0 that stands as a value of its own or in a label."""
+        value = self.value(names, rank)
+        if value is not None:
+            return int(value) or None
+        label = self.engine.info_labels.get(fact, "")
+        return _whole((_of(self.info, rank) or {}).get(label))
 
 
 def read(page: bytes, *, begun: float, ended: float, usage_metric: str = "") -> Reading | Unreadable:
     """Read a page that was asked for at ``begun`` and had arrived at ``ended`` (monotonic seconds).
 
-    ``usage_metric`` names the KV-cache usage (a fraction 0..1) where it is not one of vLLM's own names.
+    ``usage_metric`` names the KV-cache usage (a fraction 0..1) where it is not one of the engine's own names.
     """
-    usages = (usage_metric,) if usage_metric else USAGES
-    wanted = {RUNNING, WAITING, WAITING_BY_REASON, *usages, *QUERIES, *HITS, SLEEP, CACHE, LORA}
-    values = {RUNNING, WAITING, *usages, *QUERIES, *HITS}
-    lines, faults = _wanted_lines(page, wanted)
-    found = _Page(faults=faults)
+    text = b"\n" + page
+    for engine in ENGINES:
+        if b"\n" + engine.prefix.encode() in text:
+            usages = (usage_metric,) if usage_metric else engine.usages
+            found = _Page(engine, usages)
+            _fill(found, text)
+            ranks = found.ranks()
+            if ranks:
+                return Reading({rank: _report(found, rank, begun, ended) for rank in ranks}, found.faults)
+    return Unreadable(_why_not(text), json=page.lstrip()[:1] in (b"[", b"{"))
+
+
+def _fill(found: _Page, text: bytes) -> None:
+    engine = found.engine
+    values, others = engine.values(found.usages), engine.others()
+    loads = (engine.running, *engine.waiting, *found.usages)
+    lines, found.faults = _wanted_lines(text, [*loads, *sorted((values | others).difference(loads))])
     for sample in _samples(lines, found):
         if sample.name in values:
-            _take_value(found, sample, usages)
-        elif sample.name in wanted:
+            _take_value(found, sample)
+        elif sample.name in others:
             _take_other(found, sample)
-    ranks = {0 if rank is None else rank for rank in found.values.get(RUNNING, {})}
-    if not ranks:
-        return Unreadable(f"{RUNNING} is not among its {len(page)} bytes: is this an engine's metrics page?")
-    reports = {rank: _report(found, rank, begun, ended, usages) for rank in sorted(ranks)}
-    return Reading(reports, found.faults)
 
 
-def _wanted_lines(page: bytes, wanted: Iterable[str]) -> tuple[list[str], int]:
-    """The lines that begin with a wanted name, found without looking at the others, and how many were left out."""
-    text = b"\n" + page
+def _why_not(text: bytes) -> str:
+    if b"\ntrtllm_" in text:
+        return (
+            "it tells TensorRT-LLM's request times and no load: that needs return_perf_metrics and "
+            "enable_iter_perf_stats in a version later than 1.2, and perhaps a first request"
+        )
+    names = ", ".join(engine.running for engine in ENGINES)
+    return f"none of {names} is among its {len(text) - 1} bytes: is this an engine's metrics page?"
+
+
+def _wanted_lines(text: bytes, wanted: Iterable[str]) -> tuple[list[str], int]:
+    """The lines with a wanted name, found without looking at the others, and how many were left out."""
     lines: list[str] = []
     faults = 0
-    for name in sorted(wanted):
+    for name in wanted:
         start = b"\n" + name.encode()
         at = text.find(start)
         while at >= 0:
@@ -135,59 +172,82 @@ def _samples(lines: list[str], found: _Page) -> Iterator[Sample]:
         yield from family.samples
 
 
-def _take_value(found: _Page, sample: Sample, usages: tuple[str, ...]) -> None:
-    value = _fraction(sample.value) if sample.name in usages else _amount(sample.value)
-    rank = _rank(sample.labels)
+def _take_value(found: _Page, sample: Sample) -> None:
+    value = _fraction(sample.value) if sample.name in found.usages else _amount(sample.value)
+    rank = _rank(sample.labels, found.engine.ranks)
     if value is None or rank == -1:
         found.faults += 1
         return
-    by_rank = found.values.setdefault(sample.name, {})
-    # rows of one rank that differ in other labels are views of the same queue: the largest, never the sum
+    rows = found.views if sample.labels.get(found.engine.split) else found.values
+    _keep(rows.setdefault(sample.name, {}), rank, value)
+
+
+def _keep(by_rank: dict[Rank, float], rank: Rank, value: float) -> None:
+    """Rows of one rank that differ in other labels are views of the same queue: the largest, never the sum."""
     by_rank[rank] = max(value, by_rank.get(rank, 0.0))
 
 
 def _take_other(found: _Page, sample: Sample) -> None:
-    rank, labels, value = _rank(sample.labels), sample.labels, sample.value
+    engine, labels, value = found.engine, sample.labels, sample.value
+    rank = _rank(labels, engine.ranks)
     if rank == -1 or not math.isfinite(value):
         found.faults += 1
-    elif sample.name == WAITING_BY_REASON:
-        amount = _amount(value)
-        if amount is None:
-            found.faults += 1
-        else:
-            found.reasons.setdefault(labels.get("reason", ""), {})[rank] = amount
-    elif sample.name == SLEEP:
+    elif sample.name in engine.parts:
+        _take_part(found, sample, rank)
+    elif sample.name == engine.sleep:
         state = labels.get("sleep_state", "")
         found.asleep[rank] = found.asleep.get(rank, False) or (value == 0 if state == "awake" else value > 0)
-    elif sample.name == CACHE:
-        found.cache[rank] = labels
+    elif sample.name == engine.info:
+        found.info[rank] = labels
     elif found.lora is None or value >= found.lora[0]:
         found.lora = (value, labels)  # stale series stay on the page: the youngest counts
 
 
-def _report(found: _Page, rank: int, begun: float, ended: float, usages: tuple[str, ...]) -> Report:
-    reasons = {name: _of(by_rank, rank) for name, by_rank in found.reasons.items()}
-    by_reason = sum(value for value in reasons.values() if value is not None)
-    waiting = found.value((WAITING,), rank)
-    cache = _of(found.cache, rank) or {}
+def _take_part(found: _Page, sample: Sample, rank: Rank) -> None:
+    amount = _amount(sample.value)
+    parts = found.parts.setdefault(sample.name, {})
+    part = sample.labels.get(found.engine.parts[sample.name], "")
+    if amount is None or (part not in parts and len(parts) >= MAX_PARTS):
+        found.faults += 1
+    else:
+        _keep(parts.setdefault(part, {}), rank, amount)
+
+
+def _report(found: _Page, rank: int, begun: float, ended: float) -> Report:
+    engine = found.engine
+    waiting, capacity, deferred = _waiting(found, rank)
     loras, max_loras = _loras(found.lora)
+    if max_loras is None:
+        max_loras = found.fact("max_loras", engine.max_loras, rank)
     return Report(
         begun=begun,
         ended=ended,
-        running=int(found.value((RUNNING,), rank) or 0),
-        waiting=int(by_reason if waiting is None else waiting),
-        kv_usage=found.value(usages, rank),
-        total_blocks=_whole(cache.get("num_gpu_blocks")),
-        block_size=_whole(cache.get("block_size")),
-        total_tokens=_whole(cache.get("kv_cache_size_tokens")),
-        waiting_capacity=_int(reasons.get("capacity")),
-        waiting_deferred=_int(reasons.get("deferred")),
+        running=int(found.value((engine.running,), rank) or 0),
+        waiting=waiting,
+        kv_usage=found.value(found.usages, rank),
+        total_blocks=found.fact("total_blocks", engine.total_blocks, rank),
+        block_size=found.fact("block_size", engine.block_size, rank),
+        total_tokens=found.fact("total_tokens", engine.total_tokens, rank),
+        waiting_capacity=capacity,
+        waiting_deferred=deferred,
         asleep=bool(_of(found.asleep, rank)),
-        prefix_queries=found.value(QUERIES, rank),
-        prefix_hits=found.value(HITS, rank),
+        prefix_queries=found.value(engine.queries, rank),
+        prefix_hits=found.value(engine.hits, rank),
         loras=loras,
         max_loras=max_loras,
     )
+
+
+def _waiting(found: _Page, rank: int) -> tuple[int, int | None, int | None]:
+    """Requests that wait: all, those for room, those for another reason; None where reasons are not told apart."""
+    engine = found.engine
+    waiting = found.value(engine.waiting, rank)
+    reasons = found.told_parts(engine.reasons, rank)
+    held = [value for names in engine.queues if (value := found.value(names, rank)) is not None]
+    if held:
+        return int((waiting or 0) + sum(held)), _int(waiting), int(sum(held))
+    total = sum(reasons.values()) if waiting is None else waiting
+    return int(total), _int(reasons.get("capacity")), _int(reasons.get("deferred"))
 
 
 def _loras(row: tuple[float, Mapping[str, str]] | None) -> tuple[frozenset[str] | None, int | None]:
@@ -204,9 +264,9 @@ def _of(by_rank: Mapping[Rank, T], rank: int) -> T | None:
     return by_rank.get(None) if found is None else found
 
 
-def _rank(labels: Mapping[str, str]) -> Rank:
-    """The rank that the labels name, None for none, -1 for one that makes no sense."""
-    text = labels.get("engine", labels.get("dp_rank", ""))
+def _rank(labels: Mapping[str, str], named: Names) -> Rank:
+    """The rank that one of these labels names, None for none, -1 for one that makes no sense."""
+    text = next((labels[label] for label in named if label in labels), "")
     if not text:
         return None
     return int(text) if text.isascii() and text.isdigit() and int(text[:6]) <= MAX_RANK else -1

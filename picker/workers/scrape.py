@@ -1,8 +1,10 @@
-"""Asks every worker's ``/metrics`` again and again.
+"""Asks every worker's metrics page again and again.
 
 Each address has a loop of its own, begun at a random moment and jittered, so that scrapes spread evenly and replicas do
 not beat together. Scrapes in flight are bounded in two lanes: addresses that were slow or failed use the smaller one,
 and those that fail are asked less often, so that however many hang, those that answer are not delayed.
+
+An address that answers JSON is asked at TensorRT-LLM's path instead, from then on and for as long as that page is one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import aiohttp
 import structlog
 
 from picker.settings import WorkerSettings
+from picker.workers.engines import TENSORRT_LLM_PATH
 from picker.workers.reading import Reading, Unreadable, read
 from picker.workers.registry import Registry
 
@@ -44,6 +47,8 @@ class Counts:
     """Answers other than 200, redirects among them: they are never followed."""
     too_large: int = 0
     unreadable: int = 0
+    other_path: int = 0
+    """Times that an address answered JSON and was found to have its page at TensorRT-LLM's path."""
     unexpected: int = 0
     """Failures of our own in reading a page; logged."""
     faults: int = 0
@@ -75,6 +80,8 @@ class Scraper:
         self._clock = clock
         self._rng = rng or random.Random()
         self._loops: dict[str, asyncio.Task[None]] = {}
+        self._paths: dict[str, str] = {}
+        """Of addresses whose page is not where it is set to be; each has a loop."""
         self._group: asyncio.TaskGroup | None = None
         self._session: aiohttp.ClientSession | None = None
         suspects = max(1, settings.scrape_parallel // 4)
@@ -106,6 +113,7 @@ class Scraper:
             finally:
                 self._session = self._group = None
                 self._loops.clear()
+                self._paths.clear()
 
     def _changed(self, _worker: str) -> None:
         """Begin loops for new addresses, end those of addresses that left."""
@@ -114,6 +122,7 @@ class Scraper:
         addresses = set(self._registry.addresses)
         for address in self._loops.keys() - addresses:
             self._loops.pop(address).cancel()
+            self._paths.pop(address, None)
         for address in addresses - self._loops.keys():
             self._loops[address] = self._group.create_task(self._loop(address), name=f"scrape {address}")
 
@@ -155,12 +164,7 @@ class Scraper:
             ScrapeError: whatever went wrong.
         """
         try:
-            begun = self._clock()
-            page = await self._fetch(
-                f"{self._settings.metrics_scheme}://{address}{self._settings.metrics_path}"
-            )
-            usage = self._settings.kv_cache_usage_percentage_metric
-            reading = read(page, begun=begun, ended=self._clock(), usage_metric=usage)
+            return await self._look(address)
         except ScrapeError:
             raise
         except TimeoutError:
@@ -174,9 +178,41 @@ class Scraper:
         except Exception as error:  # no worker's page may end the replica
             log.exception("reading a metrics page failed", worker=address)
             raise ScrapeError("unexpected", f"{type(error).__name__}: {error}"[:200]) from None
-        if isinstance(reading, Unreadable):
+
+    async def _look(self, address: str) -> Reading:
+        """Read the page where it was found last; where that is JSON, at TensorRT-LLM's path."""
+        path = self._paths.get(address, self._settings.metrics_path)
+        try:
+            reading = await self._page(address, path)
+        except ScrapeError:
+            self._paths.pop(address, None)  # another engine may have come to that address
+            raise
+        if isinstance(reading, Reading):
+            return reading
+        self._paths.pop(address, None)
+        if not reading.json or path == TENSORRT_LLM_PATH:
             raise ScrapeError("unreadable", reading.reason)
+        return await self._elsewhere(address, path)
+
+    async def _elsewhere(self, address: str, path: str) -> Reading:
+        told = f"{path} is JSON, as of TensorRT-LLM, and at {TENSORRT_LLM_PATH}"
+        try:
+            reading = await self._page(address, TENSORRT_LLM_PATH)
+        except ScrapeError as error:
+            raise ScrapeError(error.kind, f"{told} {error}: is return_perf_metrics set there?") from None
+        if isinstance(reading, Unreadable):
+            raise ScrapeError("unreadable", f"{told}: {reading.reason}")
+        if address in self._loops:
+            self._paths[address] = TENSORRT_LLM_PATH
+            self.counts.other_path += 1
+            log.info("worker's metrics are at another path", worker=address, path=TENSORRT_LLM_PATH)
         return reading
+
+    async def _page(self, address: str, path: str) -> Reading | Unreadable:
+        begun = self._clock()
+        page = await self._fetch(f"{self._settings.metrics_scheme}://{address}{path}")
+        usage = self._settings.kv_cache_usage_percentage_metric
+        return read(page, begun=begun, ended=self._clock(), usage_metric=usage)
 
     async def _fetch(self, url: str) -> bytes:
         assert self._session is not None, "scrapes happen inside run"

@@ -11,9 +11,11 @@ import structlog
 from nats.js import api
 
 from stateplane.nats import checkpoints
+from stateplane.nats.codec import Begin, Command
 from stateplane.nats.fold import Counts, Fold
 from stateplane.nats.follower import BrokenLogError, Follower, OtherLogError
 from stateplane.nats.wire import Connection, created
+from stateplane.schema import oldest_of
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +30,8 @@ AHEAD = 1000
 class BeginMessage(Protocol):
     """Makes the message that begins an epoch."""
 
-    def __call__(self, run: str, epoch: int, *, lose: bool) -> bytes:
-        """Encoded."""
+    def __call__(self, run: str, epoch: int, *, schema: int, lose: bool) -> bytes:
+        """Encoded in that schema."""
         ...
 
 
@@ -37,11 +39,18 @@ class Attacher:
     """Remembers, over all connections, what was folded last."""
 
     def __init__(
-        self, begin: BeginMessage, follower: Callable[[Connection, Fold], Follower], counts: Counts
+        self,
+        begin: BeginMessage,
+        follower: Callable[[Connection, Fold], Follower],
+        counts: Counts,
+        *,
+        schema: int,
     ) -> None:
+        """``schema``: the newest that this program reads."""
         self._begin = begin
         self._follower = follower
         self._counts = counts
+        self._schema = schema
         self._fold: Fold | None = None
         self._epoch = 0
 
@@ -90,7 +99,7 @@ class Attacher:
         self._counts.reloads += 1
         reason = ""
         for _ in range(TRIES):
-            fold = await checkpoints.load(connection, info, counts=self._counts)
+            fold = await checkpoints.load(connection, info, schema=self._schema, counts=self._counts)
             try:
                 return await self._followed(connection, fold, info.state.last_seq)
             except BrokenLogError as error:
@@ -98,10 +107,14 @@ class Attacher:
                 info = await connection.info()
         self._counts.cuts += 1
         log.error("state plane's log cannot be read back to a checkpoint, beginning anew", reason=reason)
-        epoch = max(self._epoch, await connection.last_epoch(), _milliseconds(info)) + AHEAD
+        last = await connection.last_command(self._schema)
+        epoch = max(self._epoch, _epoch(last), _milliseconds(info)) + AHEAD
+        # what was written last, everybody reads
+        schema = max(oldest_of(self._schema), last.schema if last is not None else 0)
         run = f"{life} cut {secrets.token_hex(8)}"
-        sequence = await connection.publish(self._begin(run, epoch, lose=True))
-        following = await self._followed(connection, Fold(sequence=sequence - 1), sequence)
+        sequence = await connection.publish(self._begin(run, epoch, schema=schema, lose=True))
+        fold = Fold(sequence=sequence - 1, newest=self._schema)
+        following = await self._followed(connection, fold, sequence)
         await checkpoints.save(connection, following.fold, created(info), counts=self._counts)
         return following
 
@@ -116,9 +129,16 @@ class Attacher:
         if fold.life == life and not lost:
             run = f"{life} after {self._epoch}"
         epoch = max(self._epoch + 1, _milliseconds(info))
-        sequence = await connection.publish(self._begin(run, epoch, lose=False))
+        sequence = await connection.publish(self._begin(run, epoch, schema=fold.writes(), lose=False))
         await following.reach(sequence, CATCH_UP_SECONDS)
         log.info("state plane begins an epoch", epoch=fold.epoch, server=connection.where)
+
+
+def _epoch(command: Command | None) -> int:
+    """The epoch that it speaks of; 0 where it tells none."""
+    if command is None:
+        return 0
+    return command.body.epoch if isinstance(command.body, Begin) else command.epoch
 
 
 def _milliseconds(info: api.StreamInfo) -> int:

@@ -27,12 +27,15 @@ TRIES = 3
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
-async def load(connection: Connection, info: api.StreamInfo, *, counts: Counts) -> Fold:
-    """The fold of the newest checkpoint of this log, an empty one where there is none. Raises StatePlaneError."""
+async def load(connection: Connection, info: api.StreamInfo, *, schema: int, counts: Counts) -> Fold:
+    """The fold of the newest checkpoint of this log, an empty one where there is none. Raises StatePlaneError.
+
+    ``schema`` is the newest that this program reads.
+    """
     for _ in range(TRIES):
-        head, _ = await _head(connection, counts)
+        head, _ = await _head(connection, schema, counts)
         if head is None or head.created != created(info) or head.sequence > info.state.last_seq:
-            return Fold()
+            return Fold(newest=schema)
         try:
             pieces = [await _get(connection, f"c.{head.id}.{n}") for n in range(head.pieces)]
         except MissingError:
@@ -42,15 +45,16 @@ async def load(connection: Connection, info: api.StreamInfo, *, counts: Counts) 
         except ForeignError as error:
             counts.foreign += 1
             log.warning("the plane's checkpoint does not decode, reading the whole log", reason=str(error))
-            return Fold()
+            return Fold(newest=schema)
         return Fold(
             sequence=head.sequence,
             stamp=head.stamp,
             run=head.run,
             schema=head.schema,
             ledger=Ledger.of(state),
+            newest=schema,
         )
-    return Fold()
+    return Fold(newest=schema)
 
 
 async def save(connection: Connection, fold: Fold, log_created: str, *, counts: Counts) -> int:
@@ -58,7 +62,7 @@ async def save(connection: Connection, fold: Fold, log_created: str, *, counts: 
     assert fold.ledger is not None
     sequence, stamp, run, schema = fold.sequence, fold.stamp, fold.run, fold.writes()
     state = codec.pack_state(fold.ledger.state())
-    head, revision = await _head(connection, counts)
+    head, revision = await _head(connection, fold.newest, counts)
     if head is not None and head.created == log_created and head.sequence >= sequence:
         return head.sequence
     id_ = f"{sequence}-{secrets.token_hex(4)}"
@@ -77,19 +81,19 @@ async def save(connection: Connection, fold: Fold, log_created: str, *, counts: 
     return sequence
 
 
-async def newest(connection: Connection, log_created: str, *, counts: Counts) -> int:
+async def newest(connection: Connection, log_created: str, *, schema: int, counts: Counts) -> int:
     """The message that the newest checkpoint of this log is of; 0: there is none."""
-    head, _ = await _head(connection, counts)
+    head, _ = await _head(connection, schema, counts)
     return head.sequence if head is not None and head.created == log_created else 0
 
 
-async def _head(connection: Connection, counts: Counts) -> tuple[Head | None, int]:
+async def _head(connection: Connection, schema: int, counts: Counts) -> tuple[Head | None, int]:
     try:
         data, revision = await _get(connection, "head")
     except MissingError:
         return None, 0
     try:
-        return codec.head_of(data), revision
+        return codec.head_of(data, schema), revision
     except ForeignError as error:
         counts.foreign += 1
         log.warning("the plane's bucket holds a head that is none of ours", reason=str(error))

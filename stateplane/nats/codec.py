@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stateplane.booking import Amount, Booking, Cause, Owner, Rules
+from stateplane.booking import SCHEMA, Amount, Booking, Cause, Owner, Rules
 from stateplane.errors import PlaneRefusedError
 from stateplane.ledger import LedgerState
 from stateplane.schema import readable, unreadable
@@ -162,14 +162,14 @@ def pack(command: Command) -> bytes:
     return _ENCODER.encode(command)
 
 
-def command_of(data: bytes) -> Command:
+def command_of(data: bytes, newest: int = SCHEMA) -> Command:
     """The command in a message. Raises ForeignError, or PlaneRefusedError for a schema that is not read here."""
     try:
         command = _COMMAND.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
-        _check_schema(data)
+        _check_schema(data, newest)
         raise ForeignError(str(error)[:200]) from error
-    _check(command.schema)
+    _check(command.schema, newest)
     return command
 
 
@@ -178,14 +178,14 @@ def pack_head(head: Head) -> bytes:
     return _ENCODER.encode(head)
 
 
-def head_of(data: bytes) -> Head:
+def head_of(data: bytes, newest: int = SCHEMA) -> Head:
     """The head in a value. Raises ForeignError, or PlaneRefusedError for a schema that is not read here."""
     try:
         head = _HEAD.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
-        _check_schema(data)
+        _check_schema(data, newest)
         raise ForeignError(str(error)[:200]) from error
-    _check(head.schema)
+    _check(head.schema, newest)
     return head
 
 
@@ -212,14 +212,14 @@ def times_of(rules: Rules) -> tuple[float, float, float, float | None, float]:
     return rules.lease, rules.heartbeat, rules.drain, rules.superseded_drain, rules.tombstone
 
 
-def _check_schema(data: bytes) -> None:
+def _check_schema(data: bytes, newest: int) -> None:
     try:
         schema = _ANY.decode(data).schema
     except (msgspec.MsgspecError, ValueError):
         return
-    _check(schema)
+    _check(schema, newest)
 
 
-def _check(schema: int) -> None:
-    if not readable(schema):
-        raise PlaneRefusedError(unreadable(schema))
+def _check(schema: int, newest: int) -> None:
+    if not readable(schema, newest=newest):
+        raise PlaneRefusedError(unreadable(schema, newest=newest))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from stateplane import checks
-from stateplane.booking import Beat, Change, Gap, Outcome, Owner, Version
+from stateplane.booking import SCHEMA, Beat, Change, Gap, Outcome, Owner, Version
 from stateplane.errors import PlaneCorruptError, PlaneEpochError, StatePlaneError
 from stateplane.ledger import Ledger
 from stateplane.nats import codec
@@ -51,6 +51,7 @@ class Counts:
     checkpoints: int = 0
     checkpoints_failed: int = 0
     diverged: int = 0
+    schema: int = 0  # of the commands that are written
 
 
 class Fold:
@@ -64,7 +65,10 @@ class Fold:
         run: str = "",
         schema: int = 0,
         ledger: Ledger | None = None,
+        newest: int = SCHEMA,
     ) -> None:
+        self.newest = newest
+        """The newest schema that this program reads."""
         self.sequence = sequence
         """The last message that is in it."""
         self.stamp = stamp
@@ -97,7 +101,10 @@ class Fold:
 
     def writes(self) -> int:
         """The schema that the next command is written in."""
-        return max(self.schema, written(self.ledger.members() if self.ledger is not None else ()))
+        if self.schema >= self.newest:
+            return self.schema
+        members = self.ledger.members() if self.ledger is not None else ()
+        return max(self.schema, written(members, newest=self.newest))
 
     def since(self, after: Version) -> list[Change]:
         """The kept changes after that version, or a ``Gap``."""
@@ -118,9 +125,9 @@ class Fold:
     def apply(
         self, sequence: int, stamp: int, data: bytes, *, now: int, counts: Counts
     ) -> tuple[Command, Result] | None:
-        """Fold the next message; None if it is none of ours. Raises PlaneRefusedError for a newer schema."""
+        """Fold the next message; None if it is none of ours. Raises PlaneRefusedError for a schema not read here."""
         try:
-            command = codec.command_of(data)
+            command = codec.command_of(data, self.newest)
         except ForeignError as error:
             counts.foreign += 1
             if counts.foreign == 1:

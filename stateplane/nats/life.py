@@ -50,6 +50,7 @@ class Life:
         told: Told,
         broke: Callable[[StatePlaneError], None],
         counts: Counts,
+        schema: int,
     ) -> None:
         self.address = address
         self.error: StatePlaneError = PlaneDisconnectedError(f"not connected to {address.where} yet")
@@ -64,7 +65,7 @@ class Life:
         self._told = told
         self._broke = broke
         self._counts = counts
-        self._attacher = Attacher(begin, self._follower, counts)
+        self._attacher = Attacher(begin, self._follower, counts, schema=schema)
         self._connection: Connection | None = None
         self._following: Follower | None = None
         self._failures = 0

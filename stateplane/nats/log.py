@@ -27,7 +27,6 @@ from stateplane.nats.follower import Follower, Stamp
 from stateplane.nats.life import Life
 from stateplane.nats.translation import MissingError
 from stateplane.nats.wire import Connection, created
-from stateplane.schema import oldest_of
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +40,17 @@ class Log:
     """One pool's log, followed by one plane."""
 
     def __init__(
-        self, address: Address, *, pool: str, owner: Owner, rules: Rules, timeout: float, stamp: Stamp
+        self,
+        address: Address,
+        *,
+        pool: str,
+        owner: Owner,
+        rules: Rules,
+        timeout: float,
+        stamp: Stamp,
+        schema: int,
     ) -> None:
+        """``schema``: the newest that this program reads."""
         self.counts = Counts()
         self.origin = secrets.token_hex(8)
         self._address = address
@@ -51,13 +59,14 @@ class Log:
         self._times = codec.times_of(rules)
         self._timeout = timeout
         self._stamp = stamp
+        self._schema = schema
         self._number = 0
         self._asked: dict[int, asyncio.Future[Result]] = {}
         self._acknowledged: dict[int, tuple[Follower, float]] = {}
         """Who was to deliver what was acknowledged, and when anything had been delivered last."""
         self._life = Life(
             address, self._names, timeout=timeout, stamp=stamp, begin=self._begin_message,
-            told=self._folded, broke=self._fail_asked, counts=self.counts,
+            told=self._folded, broke=self._fail_asked, counts=self.counts, schema=schema,
         )  # fmt: skip
 
     @property
@@ -110,7 +119,7 @@ class Log:
 
     async def _publish(self, body: Body, number: int, epoch: int) -> None:
         connection, following = self._life.both
-        schema = following.fold.writes()
+        self.counts.schema = schema = following.fold.writes()
         command = Command(schema, self.origin, number, epoch, self._owner, self._times, body)
         folded, told = following.fold.sequence, following.told_at
         try:
@@ -163,7 +172,7 @@ class Log:
         await self.ready(self._timeout)
         connection, following = self._life.both
         info = await self._info(connection, following)
-        fold = await checkpoints.load(connection, info, counts=self.counts)
+        fold = await checkpoints.load(connection, info, schema=self._schema, counts=self.counts)
         counts = Counts()
         follower = Follower(connection, fold, stamp=self._stamp, told=_nobody, counts=counts)
         try:
@@ -209,11 +218,13 @@ class Log:
         """The message that the newest checkpoint is of. Raises StatePlaneError."""
         await self.ready(self._timeout)
         connection, _ = self._life.both
-        return await checkpoints.newest(connection, self._life.created, counts=self.counts)
+        return await checkpoints.newest(
+            connection, self._life.created, schema=self._schema, counts=self.counts
+        )
 
-    def _begin_message(self, run: str, epoch: int, *, lose: bool) -> bytes:
+    def _begin_message(self, run: str, epoch: int, *, schema: int, lose: bool) -> bytes:
         body = codec.Begin(run=run, epoch=epoch, lose=lose)
-        return codec.pack(Command(oldest_of(), self.origin, 0, 0, self._owner, self._times, body))
+        return codec.pack(Command(schema, self.origin, 0, 0, self._owner, self._times, body))
 
     def _folded(self, command: Command, result: Result) -> None:
         if command.origin == self.origin:

@@ -11,6 +11,7 @@ import structlog
 
 from stateplane import checks
 from stateplane.booking import (
+    SCHEMA,
     Amount,
     Beat,
     Booking,
@@ -38,6 +39,7 @@ from stateplane.nats.codec import Body
 from stateplane.nats.fold import Fold, Result
 from stateplane.nats.follower import Stamp
 from stateplane.nats.log import Log
+from stateplane.schema import MEMBER_KEY
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +54,10 @@ LATE = 4
 
 
 class NatsPlane:
-    """One owner's hand in a pool's bookings on a server; keeps the promises of ``stateplane.plane``."""
+    """One owner's hand in a pool's bookings on a server; keeps the promises of ``stateplane.plane``.
+
+    ``schema``: the newest one that this program reads, which members are told; it reads the one before too.
+    """
 
     capabilities: frozenset[str] = frozenset()
 
@@ -67,12 +72,16 @@ class NatsPlane:
         password_file: Path | None = None,
         stamp: Stamp = lambda _, milliseconds: milliseconds,
         checkpoint_every: int = CHECKPOINT_EVERY,
+        schema: int = SCHEMA,
     ) -> None:
         self.owner = checks.owner(owner)
         self._rules = rules
         self._timeout = timeout
         address = read_url(url, password_file=password_file)
-        self._log = Log(address, pool=pool, owner=owner, rules=rules, timeout=timeout, stamp=stamp)
+        self._log = Log(
+            address, pool=pool, owner=owner, rules=rules, timeout=timeout, stamp=stamp, schema=schema
+        )
+        self._told = {MEMBER_KEY: str(schema)}
         self.counts = self._log.counts
         self._epoch = 0
         self._closed = False
@@ -106,7 +115,7 @@ class NatsPlane:
         checks.info(info)
         if self._closed:
             raise PlaneClosedError("the plane was closed before this call")
-        join = codec.Join(dict(info), SLICE)
+        join = codec.Join({**info, **self._told}, SLICE)
         await self._log.ready(2 * self._timeout)
         try:
             await self._log.same()
@@ -167,7 +176,7 @@ class NatsPlane:
         self._check_started()
         fold = await self._log.ready(self._timeout)
         change = fold.ledger.number if fold.ledger is not None else 0
-        beat = await self._call(codec.Heartbeat(dict(info), SLICE, fold.sequence, change))
+        beat = await self._call(codec.Heartbeat({**info, **self._told}, SLICE, fold.sequence, change))
         assert isinstance(beat, Beat)
         return await self._beaten(beat)
 

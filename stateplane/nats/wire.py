@@ -240,14 +240,13 @@ class Connection:
         ack = await self.ask(self.js.publish(self.names.subject, data, timeout=self.timeout))
         return int(ack.seq)
 
-    async def last_epoch(self) -> int:
-        """The epoch that the log's last command speaks of; 0 where it tells none."""
+    async def last_command(self, newest: int) -> codec.Command | None:
+        """The log's last command; None where there is none. Raises PlaneRefusedError for a schema not read here."""
         try:
             last = await self.ask(self.js.get_last_msg(self.names.log, self.names.subject))
-            command = codec.command_of(last.data or b"")
+            return codec.command_of(last.data or b"", newest)
         except (MissingError, codec.ForeignError):
-            return 0
-        return command.body.epoch if isinstance(command.body, codec.Begin) else command.epoch
+            return None
 
     async def subscribe(self, sequence: int, handle: Any) -> Any:
         """Have the log's messages from that one on handed to ``handle``, and idle heartbeats between them."""

@@ -166,7 +166,8 @@ class NatsHarness:
             plane = next(one for one in self.planes if one._log._names == Names.of(pool))
             fold = await plane._log.level()
             assert fold.ledger is not None
-            data = plane._log._begin_message(f"{fold.life} lost {fold.epoch}", fold.epoch + 1, lose=False)
+            run, schema = f"{fold.life} lost {fold.epoch}", fold.writes()
+            data = plane._log._begin_message(run, fold.epoch + 1, schema=schema, lose=False)
             await (await self.client()).jetstream(timeout=5).publish(Names.of(pool).subject, data)
 
     async def stop(self) -> None:

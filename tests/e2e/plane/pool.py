@@ -256,6 +256,25 @@ class Pool:
 
         await self.until(look, seconds=seconds, what=f"{one.booking} is shown with {wanted}")
 
+    async def until_owned(
+        self, one: Attempt, owner: str, *, replicas: Iterable[Replica] | None = None, seconds: float
+    ) -> None:
+        """Wait until every replica shows this booking as an active one of that replica."""
+        asked = None if replicas is None else list(replicas)
+
+        async def look() -> list[str]:
+            views = await self.views(asked)
+            told = {
+                name: rows.get(one.booking, {"state": "gone", "owner": ""}) for name, rows in views.items()
+            }
+            return [
+                f"{name} shows {row}"
+                for name, row in told.items()
+                if row["state"] != "active" or row["owner"].partition("/")[0] != owner
+            ]
+
+        await self.until(look, seconds=seconds, what=f"{one.booking} is {owner}'s")
+
     async def until_gone(
         self, *attempts: Attempt, replicas: Iterable[Replica] | None = None, seconds: float
     ) -> float:

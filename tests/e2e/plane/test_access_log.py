@@ -63,6 +63,36 @@ async def test_the_end_is_told_to_one_replica_and_heard_by_all(pool: Pool, gatew
         await pool.until_gone(attempt, seconds=SOON)
 
 
+async def test_a_dead_owners_booking_is_taken_over_by_who_hears_of_it_and_goes_when_nobody_does_any_more(
+    pool: Pool, gateway: Gateway
+) -> None:
+    here, there, third = pool.replicas
+    living = [there, third]
+    await pool.until_logged()
+    ended, unheard = [
+        await gateway.attempt(here, completion(60), only=[worker], held=False) for worker in pool.workers[:2]
+    ]
+    for one in (ended, unheard):
+        await one.send()
+        await one.answered()
+    await pool.until_seen(ended, unheard)
+    logs = gateway.logs(there)
+    told = asyncio.create_task(each_second(logs, ended, unheard))
+    try:
+        await pool.cluster.kill(here.name)
+        for one in (ended, unheard):
+            await pool.until_owned(one, there.name, replicas=living, seconds=4.0 + SOON)
+        await pool.stays_true(SILENT_SECONDS + 1.0, replicas=living)
+    finally:
+        told.cancel()
+    await ended.hang_up()
+    await logs.tell(ended, end=True)
+    await pool.until_gone(ended, replicas=living, seconds=SOON)
+    # the entry of this one's end is lost on its way
+    await unheard.hang_up()
+    await pool.until_gone(unheard, replicas=living, seconds=SILENT_SECONDS + REPORTED_SECONDS + SLACK_SECONDS)
+
+
 async def test_when_the_replica_that_receives_the_log_is_killed_no_request_is_cut_and_load_stays_true(
     pool: Pool,
 ) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from picker.core.blocks import sequence_hashes
 from picker.serving.seam import End, LogEntry, Picked, Responded
 from picker.underway import Run, Underway
-from stateplane.booking import Booking, Cause, Owner, Rules, State
+from stateplane.booking import Amount, Booked, Booking, Cause, Owner, Rules, Snapshot, State, Version
 from stateplane.desk import Desk
 from stateplane.memory import MemoryPlane, MemoryStore
-from tests.unit.picking.world import A, B, C, World, completion
+from stateplane.view import View
+from tests.unit.picking.world import A, B, C, Clock, World, completion
 
 PROMPT = list(range(1, 18))
 
@@ -124,6 +128,38 @@ async def test_a_request_that_the_log_names_is_believed_and_a_silent_one_drains(
     assert booking(world, booking_id).state is State.ACTIVE
 
 
+async def test_a_request_believed_again_after_a_silence_is_lost_at_the_next_one(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CLOSED_BY_US)
+    for _ in range(3):
+        world.clock.now += 3.5
+        world.underway.tick(world.clock.now, log_expected=True)
+        assert booking(world, booking_id).state is State.DRAINING
+        world.picking.logged([LogEntry(booking_id, end=False)])
+        assert booking(world, booking_id).state is State.ACTIVE
+        world.clock.now += 2.5
+        world.underway.tick(world.clock.now, log_expected=True)
+        assert booking(world, booking_id).state is State.ACTIVE
+
+
+async def test_silence_is_no_sign_while_the_plane_is_away_but_not_forever(world: World) -> None:
+    booking_id = await placed(world)
+    world.picking.over(booking_id, End.CLOSED_BY_US)
+
+    def wait(seconds: float, *, deaf: bool) -> State:
+        for _ in range(round(seconds * 2)):
+            world.clock.now += 0.5
+            world.underway.tick(world.clock.now, log_expected=True, deaf=deaf)
+        return booking(world, booking_id).state
+
+    assert wait(20, deaf=True) is State.ACTIVE
+    assert wait(2, deaf=False) is State.ACTIVE, "the others pass it on with their next heartbeats"
+    world.underway.sighted([booking_id])
+    assert wait(2, deaf=False) is State.ACTIVE
+    assert wait(29, deaf=True) is State.ACTIVE
+    assert wait(6, deaf=True) is State.DRAINING
+
+
 async def test_without_any_log_a_request_let_go_drains_at_once(world: World) -> None:
     booking_id = await placed(world)
     world.picking.over(booking_id, End.CLOSED_BY_US)
@@ -193,3 +229,96 @@ async def test_ends_of_bookings_that_nobody_knows_are_passed_on_but_never_in_a_f
     world.clock.now += 10
     world.picking.logged([LogEntry("B" * 16, end=True)])
     assert told[-1] == "B" * 16
+
+
+ME, OTHER = Owner("me", "1"), Owner("other", "1")
+
+
+class Taker:
+    """A desk that takes over what it is asked to; what the plane says is the test's to say."""
+
+    def __init__(self, *standing: Booking) -> None:
+        self.view = View(owner=ME)
+        self.view.reset(Snapshot(Version(1, 1), standing, ()), 0.0)
+        self.asked: list[str] = []
+        self.owned: set[str] = set()
+        self.said: list[tuple[object, ...]] = []
+
+    def says(self, number: int, booking: Booking) -> None:
+        assert self.view.apply(Booked(Version(1, number), booking), 0.0)
+
+    def adjust(self, booking_id: str, amount: Amount) -> None:
+        self.said.append(("adjust", booking_id, amount))
+
+    def serve(self, booking_id: str, worker: str, amount: Amount) -> None:
+        self.said.append(("serve", booking_id, worker))
+
+    def end(self, booking_id: str, cause: Cause) -> None:
+        self.said.append(("end", booking_id, cause))
+
+    def lose(self, booking_id: str, cause: Cause, *, seconds: float | None = None) -> None:
+        self.said.append(("lose", booking_id, cause))
+
+    def alive(self, booking_ids: Iterable[str]) -> None:
+        self.asked += booking_ids
+        self.owned |= set(booking_ids)
+
+    def end_foreign(self, booking_id: str, cause: Cause) -> None:
+        self.said.append(("end foreign", booking_id, cause))
+
+    def owns(self, booking_id: str) -> bool:
+        return booking_id in self.owned
+
+
+ORPHAN = Booking("orphan", "", A, OTHER, Amount(10_000, 7), term=2, state=State.DRAINING, drain_left=30.0)
+TAKEN = replace(ORPHAN, owner=ME, term=3, state=State.ACTIVE, drain_left=None)
+
+
+def taking(*standing: Booking) -> tuple[Taker, Underway, Clock]:
+    desk, clock = Taker(*standing), Clock()
+    return desk, Underway(desk, known=lambda _: True, clock=clock), clock
+
+
+def test_what_was_taken_over_from_a_dead_replica_ends_its_prefill_in_time_and_is_lost_when_the_log_falls_silent() -> (
+    None
+):
+    desk, underway, clock = taking(ORPHAN)
+    underway.logged([LogEntry("orphan", end=False)])
+    assert desk.asked == ["orphan"]
+    desk.says(2, TAKEN)
+    for _ in range(5):
+        clock.now += 1.0
+        underway.logged([LogEntry("orphan", end=False)])
+        underway.tick(clock.now, log_expected=True)
+    assert desk.said == [("adjust", "orphan", Amount(0, 7))]
+    clock.now += 3.5
+    underway.tick(clock.now, log_expected=True)
+    assert desk.said[1:] == [("lose", "orphan", Cause.SILENT)]
+
+
+def test_what_was_taken_over_and_never_named_again_is_lost_too() -> None:
+    desk, underway, clock = taking(ORPHAN)
+    underway.logged([LogEntry("orphan", end=False)])
+    desk.says(2, TAKEN)
+    clock.now += 3.5
+    underway.tick(clock.now, log_expected=True)
+    clock.now += 0.1
+    underway.tick(clock.now, log_expected=True)
+    assert ("lose", "orphan", Cause.SILENT) in desk.said
+
+
+def test_what_somebody_else_took_over_first_is_not_ours_to_follow() -> None:
+    desk, underway, clock = taking(ORPHAN)
+    underway.logged([LogEntry("orphan", end=False)])
+    desk.owned.clear()
+    desk.says(2, replace(TAKEN, owner=Owner("third", "1")))
+    clock.now += 5
+    underway.tick(clock.now, log_expected=True)
+    assert desk.said == []
+    assert len(underway) == 0
+
+
+def test_a_booking_that_went_without_proof_is_offered_to_the_desk_when_the_log_names_it() -> None:
+    desk, underway, _ = taking()
+    underway.logged([LogEntry("orphan", end=False)])
+    assert desk.asked == ["orphan"]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -29,9 +30,9 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[str]:
+async def serving(handler: Handler, path: str = "/metrics") -> AsyncIterator[str]:
     app = web.Application()
-    app.router.add_get("/metrics", handler)
+    app.router.add_get(path, handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -329,3 +330,112 @@ async def test_an_unexpected_failure_in_reading_is_counted_and_ends_nothing(
     async with serving(page_of(PAGE)) as address, running(registry) as scraper:
         registry.update([Endpoint(address)])
         await until(lambda: scraper.counts.unexpected >= 2)
+
+
+# --- TensorRT-LLM, whose page is elsewhere
+
+LOAD = (Path(__file__).parent / "pages" / "trtllm-main.txt").read_text("utf-8")
+STATISTICS = '[{"iter": 7, "numActiveRequests": 3}]'
+
+
+@dataclass(slots=True)
+class Engine:
+    """Answers by path; what was asked, in order."""
+
+    pages: dict[str, tuple[int, str]]
+    asked: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path)
+        status, text = self.pages.get(request.path, (404, "no such path"))
+        return web.Response(status=status, text=text)
+
+
+@asynccontextmanager
+async def watched(engine: Engine, **given: float | str) -> AsyncIterator[tuple[Registry, Scraper, str]]:
+    """The engine is the one worker of the pool."""
+    registry = Registry()
+    async with serving(engine.answer, "/{path:.*}") as address, running(registry, **given) as scraper:
+        registry.update([Endpoint(address)])
+        yield registry, scraper, address
+
+
+async def test_where_metrics_are_json_the_other_path_is_asked_and_remembered() -> None:
+    engine = Engine({"/metrics": (200, STATISTICS), "/prometheus/metrics": (200, LOAD)})
+    async with watched(engine) as (registry, scraper, address):
+        await until(lambda: scraper.counts.good >= 3)
+        report = registry.report(address, time.monotonic())
+        assert report is not None
+        assert (report.requests, report.kv_usage) == (4, 0.62)
+        assert engine.asked[:3] == ["/metrics", "/prometheus/metrics", "/prometheus/metrics"]
+        assert engine.asked.count("/metrics") == 1
+        assert scraper.counts.other_path == 1
+        assert scraper.counts.unreadable == 0
+
+
+async def test_when_another_engine_comes_to_that_address_its_own_path_is_asked_again() -> None:
+    engine = Engine({"/metrics": (200, STATISTICS), "/prometheus/metrics": (200, LOAD)})
+    async with watched(engine) as (registry, scraper, address):
+        await until(lambda: scraper.counts.good >= 2)
+        engine.pages = {"/metrics": (200, PAGE)}
+        good = scraper.counts.good
+        await until(lambda: scraper.counts.good >= good + 2)
+        report = registry.report(address, time.monotonic())
+        assert report is not None
+        assert (report.requests, report.total_blocks) == (4, None)
+        assert engine.asked[-1] == "/metrics"
+
+
+async def test_what_is_remembered_of_an_address_leaves_with_it() -> None:
+    engine = Engine({"/metrics": (200, STATISTICS), "/prometheus/metrics": (200, LOAD)})
+    async with watched(engine) as (registry, scraper, address):
+        await until(lambda: scraper.counts.good)
+        registry.update([])
+        assert scraper._paths == {}
+        registry.update([Endpoint(address)])
+        good = scraper.counts.good
+        await until(lambda: scraper.counts.good > good)
+        assert scraper.counts.other_path == 2
+
+
+@pytest.mark.parametrize(
+    ("pages", "counter", "said"),
+    [
+        ({"/metrics": (200, STATISTICS)}, "refused", "is return_perf_metrics set there?"),
+        (
+            {"/metrics": (200, STATISTICS), "/prometheus/metrics": (200, "trtllm_request_success_total 5\n")},
+            "unreadable",
+            "enable_iter_perf_stats",
+        ),
+        ({"/metrics": (200, STATISTICS), "/prometheus/metrics": (200, STATISTICS)}, "unreadable", "is JSON"),
+    ],
+)
+async def test_an_engine_that_tells_its_load_nowhere_is_told_of_with_what_to_do(
+    pages: dict[str, tuple[int, str]], counter: str, said: str
+) -> None:
+    engine = Engine(pages)
+    async with watched(engine) as (registry, scraper, address):
+        await until(lambda: getattr(scraper.counts, counter) >= 2)
+        record = registry.record(address)
+        assert record is not None
+        assert said in record.error
+        assert record.here
+        assert scraper._paths == {}
+        assert len(engine.asked) <= 2 * scraper.counts.scrapes
+
+
+async def test_a_page_that_is_neither_metrics_nor_json_is_not_looked_for_elsewhere() -> None:
+    engine = Engine({"/metrics": (200, "<html>hello</html>"), "/prometheus/metrics": (200, LOAD)})
+    async with watched(engine) as (_, scraper, _address):
+        await until(lambda: scraper.counts.unreadable >= 2)
+        assert set(engine.asked) == {"/metrics"}
+
+
+async def test_the_other_path_may_be_the_one_that_is_set() -> None:
+    engine = Engine({"/prometheus/metrics": (200, LOAD)})
+    async with watched(engine, metrics_path="/prometheus/metrics") as (_, scraper, _address):
+        await until(lambda: scraper.counts.good >= 2)
+        engine.pages["/prometheus/metrics"] = (200, STATISTICS)
+        await until(lambda: scraper.counts.unreadable >= 1)
+        assert set(engine.asked) == {"/prometheus/metrics"}
+        assert scraper.counts.other_path == 0
