@@ -14,7 +14,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from picker.admin.journal import Journal
 from picker.admin.metrics import Metrics
 from picker.admin.server import AdminServer, Pages
 from picker.core.index import PrefixIndex
+from picker.core.predicted import Predicted
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.picking import Picking
@@ -67,6 +68,7 @@ class Replica:
         self.metrics = Metrics()
         self.journal = Journal(settings.admin.why_keep)
         self.index = PrefixIndex()
+        self.predicted = Predicted(life=settings.events.predicted_seconds)
         self.registry = Registry(stale_seconds=settings.workers.report_stale_seconds)
         self.scraper = Scraper(self.registry, settings.workers, clock=clock)
         self.pool = WorkerPool(self.registry, settings.workers, block_size=settings.price.block_size)
@@ -77,7 +79,7 @@ class Replica:
             blind_seconds=settings.plane.drain_blind_seconds,
         )  # fmt: skip
         self.subscriber = Subscriber(
-            settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self.underway.stored
+            settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self._stored
         )
         self.reconciling = Reconciling(
             self.desk, clock=clock, reports=self._reports, blind_seconds=settings.plane.drain_blind_seconds
@@ -95,6 +97,8 @@ class Replica:
             clock=clock,
             wall=time.time,
             rng=random.Random(),
+            predicted=self.predicted,
+            events=self.subscriber,
         )
         self.server = Server(settings.serving, self.picking, hold=self.membership.hold, clock=clock)
         self.workers = open_worker_source(settings)
@@ -154,8 +158,25 @@ class Replica:
         self.subscriber.unwatch(worker)
         self.index.drop(worker)
         self.underway.worker_left(worker)
+        self.predicted.left(worker)
         self.pool.left(worker)
         self.reconciling.left(worker)
+
+    def _stored(self, worker: str, hashes: Sequence[int]) -> None:
+        self.underway.stored(worker, hashes)
+        self.predicted.confirmed(worker, hashes)
+
+    def _judge_predictions(self, now: float) -> None:
+        self.predicted.expire(now)
+        for turn in self.predicted.turns():
+            say = log.error if turn.low else log.info
+            say(
+                "predicted blocks fail to come: are tokenizer, template, block size and adapters the engine's?"
+                if turn.low
+                else "predicted blocks come again",
+                model=turn.model,
+                confirmed=round(turn.ratio, 3),
+            )
 
     # life
 
@@ -251,6 +272,7 @@ class Replica:
             self.underway.tick(now, log_expected=self.membership.log_expected, deaf=self.desk.degraded)
             self.reconciling.tick(now)
             self.index.sweep(SWEEP_ENTRIES)
+            self._judge_predictions(now)
             if self.readiness.look(now):
                 self._became_ready()
             await asyncio.sleep(TICK_SECONDS)

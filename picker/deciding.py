@@ -17,6 +17,7 @@ from picker.core.cost import Weights, slopes, uncached_tokens
 from picker.core.index import PrefixIndex
 from picker.core.load import Load, aged, ageing
 from picker.core.match import NO_OVERLAP, Match, Overlap, sum_overlaps
+from picker.core.predicted import Predicted
 from picker.core.worker import worker_address
 from picker.decision import Way
 from picker.settings import Settings
@@ -117,9 +118,11 @@ class Deciding:
         bookings: Bookings,
         clock: Callable[[], float],
         rng: random.Random,
+        predicted: Predicted | None = None,
     ) -> None:
         self.counts = Counts()
         self._pool, self._index, self._bookings = pool, index, bookings
+        self._predicted = Predicted(life=0) if predicted is None else predicted
         self._clock, self._rng = clock, rng
         self._mode = settings.sync
         self._most = settings.plane.atomic_candidates
@@ -231,12 +234,18 @@ class Deciding:
                 name,
                 loads[name] if unseen else self._booked(name),
                 self._pool.unbooked(name, now),
-                _overlap(matches, name),
+                self._overlap(matches, wish, name, now),
                 self._limit,
                 FULL if name in full else "",
             )
             for name in names
         ], unseen
+
+    def _overlap(self, matches: Sequence[Match], wish: Wish, name: str, now: float) -> Overlap:
+        """What the worker holds of all prompts together, and what it is about to hold of a single one."""
+        if len(matches) == 1:
+            return self._predicted.extend(name, wish.hashes[0], matches[0].overlap(name), now)
+        return sum_overlaps(matches, name) if matches else NO_OVERLAP
 
     def _booked(self, name: str) -> Load:
         booked = self._bookings.view.load(name)
@@ -253,13 +262,6 @@ class Deciding:
             own, (tokens, blocks, requests) = view.own_load(name), moved[name]
             loads[name] = Load(own.prefill_tokens + tokens, own.blocks + blocks, own.requests + requests)
         return loads
-
-
-def _overlap(matches: Sequence[Match], name: str) -> Overlap:
-    """What the worker holds of all prompts of the request together."""
-    if len(matches) == 1:
-        return matches[0].overlap(name)
-    return sum_overlaps(matches, name) if matches else NO_OVERLAP
 
 
 def _allowed(name: str, subset: frozenset[str]) -> bool:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from picker.admin.journal import Journal
 from picker.admin.metrics import Metrics
 from picker.core.blocks import sequence_hashes
 from picker.core.choose import AllFull, Demand, NoWorker
 from picker.core.index import PrefixIndex
+from picker.core.predicted import Predicted
 from picker.core.worker import worker_address, worker_rank
 from picker.deciding import Bookings, Deciding, Placed, Pool, Wish
 from picker.decision import Decision
@@ -28,6 +30,18 @@ from picker.underway import Run, Underway
 
 RANK_HEADER = "x-data-parallel-rank"
 """vLLM sends a request to the data-parallel rank that this header names."""
+
+
+class Events(Protocol):
+    """What a pick tells the event path."""
+
+    def routed(self, worker: str, now: float, hashes: Sequence[int] = ()) -> None:
+        """A request was sent to the worker."""
+        ...
+
+    def told_of(self, worker: str) -> bool:
+        """Whether the worker's events are followed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +78,16 @@ class Picking:
         clock: Callable[[], float],
         wall: Callable[[], float],
         rng: random.Random,
+        predicted: Predicted | None = None,
+        events: Events | None = None,
     ) -> None:
         self._settings, self._tokens = settings, tokens
+        self._predicted, self._events = predicted, events
         self._underway, self._journal, self._metrics = underway, journal, metrics
         self._clock, self._wall = clock, wall
-        self._deciding = Deciding(settings, pool=pool, index=index, bookings=bookings, clock=clock, rng=rng)
+        self._deciding = Deciding(
+            settings, pool=pool, index=index, bookings=bookings, clock=clock, rng=rng, predicted=predicted
+        )
         self.counts = self._deciding.counts
 
     # the gateway's side
@@ -152,6 +171,7 @@ class Picking:
             prompt.last_block, alone=alone,
         )  # fmt: skip
         self._underway.begin(run)
+        self._expect(worker, prompt, held=chosen.overlap.total, model=ask.model)
         seconds = self._clock() - began
         self._metrics.picked("hit" if chosen.overlap.total else "miss", seconds)
         if prompt.untold:
@@ -164,6 +184,15 @@ class Picking:
         self._journal.note(placed.booking_id, request_id, decision)
         addresses = dict.fromkeys(worker_address(name) for name in (worker, *placed.choice.fallbacks))
         return Picked(",".join(addresses), placed.booking_id, _rank_headers(worker))
+
+    def _expect(self, worker: str, prompt: Prompt, *, held: int, model: str) -> None:
+        """The worker should soon tell of the prompt's blocks; until it does they are predicted."""
+        if self._events is None:
+            return
+        now, hashes = self._clock(), prompt.hashes[0] if len(prompt.hashes) == 1 else ()
+        self._events.routed(worker, now, hashes)
+        if self._predicted is not None and hashes and self._events.told_of(worker):
+            self._predicted.note(worker, hashes, now, held=held, model=model)
 
 
 def _hashed(ask: Ask, told: TokenIds, size: int) -> Prompt:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from discovery.source import PeerSource, WorkerSource
 from picker.core.index import PrefixIndex
 from picker.core.load import ATOMIC_PAYS
+from picker.core.predicted import Predicted
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.picking import Picking
@@ -37,6 +38,7 @@ class Parts(Protocol):
     picking: Picking
     peers: PeerSource
     plane: StatePlane
+    predicted: Predicted
     pool: WorkerPool
     readiness: Readiness
     reconciling: Reconciling
@@ -90,6 +92,8 @@ class Status:
                 "away_seconds": events.away_seconds,
                 "last_error": events.last_error,
                 "waiting": events.waiting,
+                "silent_workers": it.subscriber.silent(),
+                "predictions_confirmed": {name: round(ratio, 3) for name, ratio in it.predicted.ratios().items()},
             },
             "tokenizers": it.tokens.status(),
             "workers": [self._worker(name, events.workers.get(name)) for name in it.registry.names],
@@ -140,6 +144,8 @@ class Status:
             "index_entries": len(it.index),
             "ready": float(it.readiness.ready),
             "settings_differ": float(bool(it.membership.differing)),
+            "events_silent_workers": len(it.subscriber.silent()),
+            "predictions_failing_models": len(it.predicted.failing()),
         }
 
     def worker_gauges(self) -> Mapping[str, Mapping[str, float]]:
@@ -179,6 +185,8 @@ class Status:
             "plane": lambda: it.desk.counts,
             "plane_backend": lambda: it.plane.counts,
             "index": lambda: it.index.counts,
+            "predicted": lambda: it.predicted.counts,
+            **_event_counts(it.subscriber),
             "discovery_workers": lambda: it.workers.counts,
             "discovery_peers": lambda: it.peers.counts,
         }
@@ -190,6 +198,16 @@ def _plane(status: DeskStatus) -> Mapping[str, Any]:
     shown["rate_staleness"] = status.rate * status.staleness
     shown["atomic_pays_above"] = ATOMIC_PAYS
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
+
+
+def _event_counts(subscriber: Subscriber) -> Mapping[str, Callable[[], object]]:
+    """Counts of the further sources of prefixes that are switched on."""
+    dynamo, picks = subscriber.dynamo, subscriber.picks
+    return ({} if dynamo is None else {"dynamo": lambda: dynamo.counts}) | (
+        {}
+        if picks is None
+        else {"shared_picks": lambda: picks.counts, "approximate": lambda: picks.approximate.counts}
+    )
 
 
 def _followed(followed: Any) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ MINTED = re.compile(r"[A-Za-z0-9_-]{16}")
 """How our booking ids look."""
 
 UNHEARD_RATE, UNHEARD_BURST = 100.0, 500.0
-"""Ends of bookings that are not known here: so many a second are passed on, after a burst of so many."""
+"""Entries of bookings that are not known here: so many a second are passed on, after a burst of so many."""
 
 SEEN_CAP = 5_000
 """Most bookings of other replicas that one batch of sightings names."""
@@ -121,7 +121,7 @@ class Counts:
     log_entries_unknown: int = 0
     """Entries that name bookings not known here."""
     log_entries_dropped: int = 0
-    """Of those, ends that came too fast to be passed on."""
+    """Of those, such as came too fast to be passed on."""
     responses: dict[str, int] = field(default_factory=lambda: {f"{n}xx": 0 for n in range(1, 6)})
 
 
@@ -308,11 +308,12 @@ class Underway:
         if entry.end:
             if booking is not None:
                 self.counts.ended_by_log_for_others += 1
-            elif not self._may_end_unheard(entry.booking_id):
+            elif not self._may_pass_on(entry.booking_id):
                 return
             self._desk.end_foreign(entry.booking_id, Cause.LOGGED)
         elif booking is None or booking.state is State.DRAINING:
-            self.counts.log_entries_unknown += booking is None
+            if booking is None and not self._may_pass_on(entry.booking_id):
+                return
             self.counts.adopted_sightings += booking is not None
             self._desk.alive([entry.booking_id])
             if self._desk.owns(entry.booking_id):
@@ -325,8 +326,8 @@ class Underway:
                 self._seen.popitem(last=False)
                 self.counts.sightings_dropped += 1
 
-    def _may_end_unheard(self, booking_id: str) -> bool:
-        """Whether the end of a booking that is not known here is passed on: it may overtake its own book.
+    def _may_pass_on(self, booking_id: str) -> bool:
+        """Whether what a log says of a booking not known here is passed on: it may overtake the booking's own news.
 
         A log is no proof that such a booking ever was: what does not look like an id of ours is ignored, and a flood
         of made-up ones must not push real news aside.

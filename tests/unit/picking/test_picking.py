@@ -6,7 +6,7 @@ import pytest
 
 from picker.core.blocks import sequence_hashes
 from picker.core.load import Load
-from picker.serving.seam import HttpRequest, Picked, Refused
+from picker.serving.seam import End, HttpRequest, Picked, Refused
 from stateplane.booking import Amount
 from tests.unit.picking.world import A, B, C, World, completion
 
@@ -182,3 +182,21 @@ async def test_several_prompts_count_together(world: World) -> None:
     booking = world.desk.view.booking(answer.booking_id)
     assert booking is not None
     assert booking.amount.blocks == 10
+
+
+async def test_a_prefix_just_sent_to_a_worker_draws_the_next_request_there_before_events_come() -> None:
+    world = World(request_weight=0.0)
+    try:
+        first = await picked(world, completion(PROMPT))
+        world.picking.over(first.booking_id, End.PROVEN)
+        second = await picked(world, completion([*PROMPT, 900]))
+        assert second.destination == first.destination
+        decision = world.journal.why(second.booking_id)[0]
+        cached = {one["worker"]: one["cached_tokens"] for one in decision["candidates"]}
+        assert cached[first.destination] == 16
+        world.picking.over(second.booking_id, End.PROVEN)
+        world.clock.now += 60
+        third = await picked(world, completion([*PROMPT, 901]))
+        assert all(one["cached_tokens"] == 0 for one in world.journal.why(third.booking_id)[0]["candidates"])
+    finally:
+        world.close()

@@ -320,5 +320,5 @@ def test_what_somebody_else_took_over_first_is_not_ours_to_follow() -> None:
 
 def test_a_booking_that_went_without_proof_is_offered_to_the_desk_when_the_log_names_it() -> None:
     desk, underway, _ = taking()
-    underway.logged([LogEntry("orphan", end=False)])
-    assert desk.asked == ["orphan"]
+    underway.logged([LogEntry("made-up", end=False), LogEntry("W" * 16, end=False)])
+    assert desk.asked == ["W" * 16]

@@ -13,6 +13,7 @@ from picker.admin.journal import Journal
 from picker.admin.metrics import Metrics
 from picker.core.index import PrefixIndex
 from picker.core.load import NO_LOAD, Load
+from picker.core.predicted import Predicted
 from picker.picking import Picking
 from picker.requests.tokens import Tokens
 from picker.serving.seam import HttpRequest
@@ -30,6 +31,16 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Events:
+    """Events that are followed, of workers that say nothing yet."""
+
+    def routed(self, worker: str, now: float, hashes: Sequence[int] = ()) -> None:
+        return
+
+    def told_of(self, worker: str) -> bool:
+        return True
 
 
 @dataclass
@@ -77,6 +88,8 @@ class World:
             clock=self.clock,
             wall=lambda: 0.0,
             rng=random.Random(7),
+            predicted=Predicted(),
+            events=Events(),
         )
 
     def close(self) -> None:
