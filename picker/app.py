@@ -129,6 +129,7 @@ class Replica:
             workers=self.status.worker_gauges,
             pool_size=lambda: len(self.registry.names),
             scrapes=self.status.scrapes,
+            predictions=self.predicted.ratios,
         )
         return Pages(
             metrics=self.metrics.page,

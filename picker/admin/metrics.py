@@ -119,6 +119,7 @@ class Metrics:
         self._workers: WorkerNumbers = dict
         self._pool_size: Callable[[], int] = int
         self._scrapes: Callable[[], Mapping[str, bool]] = dict
+        self._predictions: Callable[[], Mapping[str, float]] = dict
         self._pauses = _Pauses()
         self.registry.register(_Gathered(self))
         ProcessCollector(registry=self.registry)
@@ -145,12 +146,14 @@ class Metrics:
         workers: WorkerNumbers,
         pool_size: Callable[[], int],
         scrapes: Callable[[], Mapping[str, bool]],
+        predictions: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         """
         Say where the parts' numbers are read: ``counts`` maps a part's name to its dataclass of numbers.
         """
         self._counts = dict(counts)
         self._gauges, self._workers, self._pool_size, self._scrapes = gauges, workers, pool_size, scrapes
+        self._predictions = predictions
 
     def gathered(self) -> Iterator[Metric]:
         """The parts' numbers as series."""
@@ -169,6 +172,14 @@ class Metrics:
             for worker, value in _capped(values).items():
                 family.add_metric([worker], value)
             yield family
+        confirmed = GaugeMetricFamily(
+            "picker_predicted_confirmed_ratio",
+            "Share of the blocks predicted after a pick that the worker's events confirmed; below 0.5 hashes disagree.",
+            labels=["model"],
+        )
+        for model, ratio in self._predictions().items():
+            confirmed.add_metric([model], ratio)
+        yield confirmed
         for part, read in self._counts.items():
             yield from _counters(part, read())
         yield from self._pauses.collect()

@@ -17,6 +17,8 @@ STALENESS = {
     "quiet_hop_p50_ms": "bare hop ms",
     "ratio": "x hop",
     "usual_ratio": "usual x hop",
+    "bookings": "bookings",
+    "unheard": "unheard",
 }
 ENVELOPE = {
     "backend": "backend",
@@ -73,7 +75,8 @@ def staleness_section(numbers: Mapping[str, Any]) -> str:
 Three replicas in processes of their own book at random moments; a booking's way is from the call at one replica to the
 listeners of the view of each other one. The bare hop is a message published by one process and received by the others
 on the same server, at the same rate, in windows between those of the bookings. `x hop` compares the least disturbed
-window of each, `usual x hop` neighbouring windows (median).
+window of each, `usual x hop` neighbouring windows (median). *Unheard* are pairs of a booking and another replica: it had
+ended before the plane was told of it (then it is never told), or it came later than the window was listened to.
 
 {markdown_table(STALENESS, staleness_rows(numbers))}
 ### How far that carries

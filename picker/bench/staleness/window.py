@@ -21,7 +21,7 @@ from stateplane.redis.probe import ProbedPlane
 
 LIFE_SECONDS = 0.5
 """How long a booking stands."""
-SETTLE_SECONDS = 0.4
+SETTLE_SECONDS = 1.0
 """Left for what is still on its way."""
 BATCH = 64
 """Most bookings made at once by a process that has fallen behind."""

@@ -16,11 +16,7 @@ from tests.e2e.plane.pool import Pool
 ENGINES = ("--decode-ms", f"{1000 * DECODE_SECONDS:g}")
 
 
-PLANES = [pytest.param(plane, marks=pytest.mark.xdist_group(plane)) for plane in ("redis", "nats")]
-"""With ``-n 2 --dist loadgroup`` both planes are tested at one time: most of it is waiting."""
-
-
-@pytest_asyncio.fixture(scope="package", loop_scope="session", params=PLANES)
+@pytest_asyncio.fixture(scope="package", loop_scope="session", params=["redis", "nats"])
 async def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:

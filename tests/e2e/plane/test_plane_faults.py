@@ -40,7 +40,7 @@ async def test_while_the_plane_stands_still_nobody_is_reaped_no_pick_waits_and_n
     pool: Pool,
 ) -> None:
     await pool.until_logged()
-    running, owners = await lasting(pool, FREEZE + 12.0)
+    running, owners = await lasting(pool, FREEZE + 9.0)
     load = asyncio.create_task(pool.ask(*[0.4] * 100, spread=0.13))
     await asyncio.sleep(1.0)
     slow = await pool.slow_picks(LONGEST_PICK)
@@ -78,7 +78,7 @@ async def test_a_plane_that_comes_back_empty_is_told_everything_and_no_view_read
     pool: Pool,
 ) -> None:
     await pool.until_logged()
-    running, owners = await lasting(pool, 14.0)
+    running, owners = await lasting(pool, 11.0)
     epochs = {
         (await pool.get(f"{replica.admin}/bookings.json"))["version"]["epoch"] for replica in pool.replicas
     }

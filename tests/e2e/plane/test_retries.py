@@ -207,7 +207,6 @@ async def test_the_same_id_with_another_body_joins_nothing(pool: Pool, gateway: 
     await pool.until_gone(second, seconds=SOON)
 
 
-@pytest.mark.xdist_group("redis")
 @pytest.mark.parametrize("cluster", ["redis"], indirect=True)
 async def test_choices_that_the_plane_makes_after_their_fallback_book_nothing(
     pool: Pool, gateway: Gateway

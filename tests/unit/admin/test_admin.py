@@ -155,6 +155,7 @@ def test_metrics_hold_the_fields_names_and_the_parts_counts() -> None:
             workers=lambda: {"booked_requests": {"w:1": 2.0}},
             pool_size=lambda: 4,
             scrapes=lambda: {"w:1": True},
+            predictions=lambda: {"m": 0.25},
         )
         metrics.picked("hit", 0.002)
         metrics.refused("no_endpoints")
@@ -170,6 +171,7 @@ def test_metrics_hold_the_fields_names_and_the_parts_counts() -> None:
     assert found["picker_events_by_reason_total", (("reason", "slow"),)] == 2
     assert found["picker_refused_total", (("code", "no_endpoints"),)] == 1
     assert found["picker_ready", ()] == 1
+    assert found["picker_predicted_confirmed_ratio", (("model", "m"),)] == 0.25
 
 
 def test_the_worker_label_is_bounded_and_the_rest_is_summed() -> None:
