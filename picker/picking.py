@@ -20,13 +20,14 @@ from picker.core.predicted import Predicted
 from picker.core.worker import worker_address, worker_rank
 from picker.deciding import Bookings, Deciding, Placed, Pool, Wish
 from picker.decision import Decision
+from picker.prefills import Run
 from picker.requests.ask import Ask, BadRequest, TokenIds, Untold
 from picker.requests.keys import request_key
 from picker.requests.reading import path_of, read
 from picker.requests.tokens import Tokens
 from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Responded
 from picker.settings import Settings
-from picker.underway import Run, Underway
+from picker.underway import Underway
 
 RANK_HEADER = "x-data-parallel-rank"
 """vLLM sends a request to the data-parallel rank that this header names."""

@@ -6,14 +6,13 @@ ended, and tells the desk. Knows no socket and no plane: times are passed in.
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from picker.core.load import PrefillRate
+from picker.prefills import Prefills, Run
 from picker.serving.seam import End, LogEntry, Responded
 from stateplane.booking import Amount, Booking, Cause, State
 from stateplane.view import View
@@ -23,12 +22,6 @@ LOG_INTERVAL = 1.0
 
 SILENT_INTERVALS = 3
 """So many intervals without its name in the log, and a request whose stream is over is no longer believed."""
-
-ASSUMED_RATE = 5000.0
-"""Prompt tokens per second of a worker that has not been measured yet."""
-
-LONGEST_PREFILL = 600.0
-"""Seconds after which a prefill counts as over, however slow the worker was measured."""
 
 DEAF_MOST = 30.0
 """Seconds for which silence is no sign while the others cannot pass on what their logs name."""
@@ -81,28 +74,6 @@ class Desk(Protocol):
 
 
 @dataclass(slots=True)
-class Run:
-    """One request that this replica placed or took over, and whose end it has not seen."""
-
-    booking_id: str
-    worker: str
-    prompt_tokens: int
-    uncached_tokens: int
-    blocks: int
-    begun: float
-    last_block: int | None
-    """Hash of the prompt's last full block: once the worker announces it, prefill is over."""
-    alone: bool
-    """No other prefill was booked on the worker: its time then measures the worker's rate."""
-    prefilling: bool = True
-    stream_open: bool = True
-    named: float = 0.0
-    """When the access log last named it; 0: never."""
-    released_at: float = 0.0
-    """When we let go of its stream."""
-
-
-@dataclass(slots=True)
 class Counts:
     """What happened to requests after their pick."""
 
@@ -147,9 +118,7 @@ class Underway:
         self._blind_seconds = blind_seconds
         self._clock = clock
         self._runs: dict[str, Run] = {}
-        self._awaited: dict[tuple[str, int], list[str]] = {}
-        self._due: list[tuple[float, str]] = []
-        self._rates: dict[str, PrefillRate] = {}
+        self._prefills = Prefills()
         self._loose: OrderedDict[str, None] = OrderedDict()
         """Runs whose stream we let go of, oldest first."""
         self._over: dict[str, None] = {}
@@ -172,54 +141,26 @@ class Underway:
     def begin(self, run: Run) -> None:
         """A request was placed."""
         self._runs[run.booking_id] = run
-        if run.uncached_tokens <= 0:
-            run.prefilling = False
-            return
-        if run.last_block is not None:
-            self._awaited.setdefault((run.worker, run.last_block), []).append(run.booking_id)
-        seconds = self._rates.setdefault(run.worker, PrefillRate()).seconds(run.uncached_tokens)
-        if seconds is None:
-            seconds = run.uncached_tokens / ASSUMED_RATE
-        heapq.heappush(self._due, (run.begun + min(seconds, LONGEST_PREFILL), run.booking_id))
+        self._prefills.begin(run)
 
     # prefill
 
     def stored(self, worker: str, hashes: Sequence[int]) -> None:
         """The worker announced blocks: the prompts whose last full block is among them are computed."""
-        if not self._awaited:
-            return
-        for value in hashes:
-            for booking_id in self._awaited.pop((worker, value), ()):
-                run = self._runs.get(booking_id)
-                if run is not None and run.prefilling:
-                    self.counts.prefill_ended_by_event += 1
-                    self._prefill_over(run, measured=True)
+        for run in self._prefills.announced(worker, hashes):
+            self.counts.prefill_ended_by_event += 1
+            self._prefill_over(run, self._clock() - run.begun)
 
     def body_seen(self, booking_id: str) -> None:
         """The first piece of the response's body was seen."""
         run = self._runs.get(booking_id)
         if run is not None and run.prefilling:
             self.counts.prefill_ended_by_body += 1
-            self._prefill_over(run, measured=True)
+            self._prefill_over(run, self._clock() - run.begun)
 
-    def _prefill_over(self, run: Run, *, measured: bool) -> None:
-        self._stop_prefill(run)
-        if measured and run.alone:
-            self._rates.setdefault(run.worker, PrefillRate()).observe(
-                run.uncached_tokens, self._clock() - run.begun
-            )
+    def _prefill_over(self, run: Run, seconds: float | None = None) -> None:
+        self._prefills.end(run, seconds=seconds)
         self._desk.adjust(run.booking_id, Amount(0, run.blocks))
-
-    def _stop_prefill(self, run: Run) -> None:
-        if not run.prefilling:
-            return
-        run.prefilling = False
-        if run.last_block is not None:
-            waiting = self._awaited.get((run.worker, run.last_block))
-            if waiting and run.booking_id in waiting:
-                waiting.remove(run.booking_id)
-                if not waiting:
-                    del self._awaited[(run.worker, run.last_block)]
 
     # the response
 
@@ -241,7 +182,7 @@ class Underway:
             return
         self.counts.moved_to_served += 1
         was_prefilling = run.prefilling
-        self._stop_prefill(run)
+        self._prefills.stop(run)
         run.worker = endpoint
         run.uncached_tokens = run.prompt_tokens if was_prefilling else 0
         self._desk.serve(run.booking_id, endpoint, Amount(run.uncached_tokens, run.blocks))
@@ -363,7 +304,7 @@ class Underway:
         for run in [run for run in self._runs.values() if run.worker == worker]:
             self._forget(run)
             self._desk.end(run.booking_id, Cause.LEFT)
-        self._rates.pop(worker, None)
+        self._prefills.left(worker)
 
     def _follow_taken(self) -> None:
         """Runs of other replicas that became ours: from here on we say when their prefill and they themselves end."""
@@ -382,7 +323,7 @@ class Underway:
             del self._taking[booking_id]
 
     def _forget(self, run: Run) -> None:
-        self._stop_prefill(run)
+        self._prefills.stop(run)
         self._runs.pop(run.booking_id, None)
         self._loose.pop(run.booking_id, None)
         self._over.pop(run.booking_id, None)
@@ -394,12 +335,9 @@ class Underway:
 
         ``deaf``: the plane is away, and with it what the logs of other replicas name.
         """
-        while self._due and self._due[0][0] <= now:
-            _, booking_id = heapq.heappop(self._due)
-            run = self._runs.get(booking_id)
-            if run is not None and run.prefilling:
-                self.counts.prefill_ended_by_time += 1
-                self._prefill_over(run, measured=False)
+        for run in self._prefills.due(now):
+            self.counts.prefill_ended_by_time += 1
+            self._prefill_over(run)
         self._lose_silent(now, log_expected=log_expected, deaf=deaf)
         if now - self._swept_at >= SWEEP_SECONDS:
             self._swept_at = now

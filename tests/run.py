@@ -55,7 +55,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("unit", 180, (pytest("-n", "2", "tests/unit"),)),
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
     Stage("serving", 240, (pytest("tests/serving"),)),
-    Stage("e2e", 480, (pytest("tests/e2e"),)),
+    Stage("e2e", 720, (pytest("tests/e2e"),)),
 )
 
 

@@ -14,9 +14,10 @@ from picker.core.index import PrefixIndex
 from picker.core.load import Load, Report
 from picker.events.bridge.changes import Change
 from picker.pool import WorkerPool
+from picker.prefills import Run
 from picker.serving.seam import End
 from picker.settings import PriceSettings, WorkerSettings
-from picker.underway import Run, Underway
+from picker.underway import Underway
 from picker.workers.registry import Registry
 from stateplane.booking import Amount
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from picker.core.blocks import sequence_hashes
+from picker.prefills import Run
 from picker.serving.seam import End, LogEntry, Picked, Responded
-from picker.underway import Run, Underway
+from picker.underway import Underway
 from stateplane.booking import Amount, Booked, Booking, Cause, Owner, Rules, Snapshot, State, Version
 from stateplane.desk import Desk
 from stateplane.memory import MemoryPlane, MemoryStore
