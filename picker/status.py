@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from discovery.source import PeerSource, WorkerSource
 from picker.core.index import PrefixIndex
-from picker.core.load import ATOMIC_PAYS
 from picker.core.predicted import Predicted
+from picker.core.race import atomic_pays_above
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.picking import Picking
@@ -85,7 +85,7 @@ class Status:
                 for member in it.desk.members
             ],
             "settings_differ": sorted(it.membership.differing),
-            "plane": _plane(it.desk.status()),
+            "plane": _plane(it.desk.status(), len(it.registry.names)),
             "events": {
                 "enabled": events.enabled,
                 "state": "off" if not events.enabled else "healthy" if events.connected else "away",
@@ -132,6 +132,7 @@ class Status:
             "plane_lag_seconds": plane.lag,
             "plane_staleness_seconds": plane.staleness,
             "plane_rate_staleness": plane.rate * plane.staleness,
+            "plane_atomic_pays_above": atomic_pays_above(len(it.registry.names)),
             "plane_outbox": plane.outbox,
             "events_connected": float(link.connected),
             "events_unrecovered_workers": len(it.subscriber.unrecovered()),
@@ -192,11 +193,11 @@ class Status:
         }
 
 
-def _plane(status: DeskStatus) -> Mapping[str, Any]:
+def _plane(status: DeskStatus, workers: int) -> Mapping[str, Any]:
     """Without the members: they have a place of their own."""
     shown = {field.name: getattr(status, field.name) for field in fields(status) if field.name != "members"}
     shown["rate_staleness"] = status.rate * status.staleness
-    shown["atomic_pays_above"] = ATOMIC_PAYS
+    shown["atomic_pays_above"] = atomic_pays_above(workers) if workers > 1 else None
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
 
 

@@ -30,19 +30,11 @@ class Load(NamedTuple):
 NO_LOAD = Load()
 
 
-ATOMIC_PAYS = 0.2
-"""Requests placed within one staleness window of the view (rate x staleness) above which the atomic mode pays.
-
-At 0.2 about one pick in eleven goes to a worker that was no longer the least loaded, and on 64 workers the busiest one
-carries 1.33 instead of 1.22 times the mean: by simulation of three replicas, 8 requests in flight on each worker.
-"""
-
-
 def ageing(unseen: float) -> float:
     """How far foreign load is to be moved toward its mean, 0..1, when so many foreign requests are not seen yet.
 
     ``unseen / (1 + unseen)``: 0 while the view is level; a half at one unseen request, amid the 0.5 (64 workers) to 2.5
-    (8 workers) from which a shared view balances worse than own bookings alone, by the simulation of `ATOMIC_PAYS`;
+    (8 workers) from which a shared view balances worse than own bookings alone, by simulation (`picker bench race`);
     toward 1 when nothing that the view says of others can be relied on.
     """
     return unseen / (1.0 + unseen) if unseen > 0 else 0.0

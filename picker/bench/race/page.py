@@ -57,7 +57,8 @@ where a worker with strictly fewer tokens was passed over: judged by all picks m
 processes share, and in mode atomic, where the plane decides, by its own order. *max / mean* is the tokens on the
 busiest worker to those on the mean one, averaged over the arrivals; the *excess* is their difference. Values are
 medians over the seeds; every mode and number of replicas gets the same requests of a seed. A run with more than
-{DEGRADED_MOST_PCT:g} % of degraded picks (the plane did not answer in time, the view decided) is void.
+{DEGRADED_MOST_PCT:g} % of degraded picks (the plane did not answer in time, the view decided) is void, and made
+again twice at most.
 
 ## Real processes
 
@@ -66,7 +67,7 @@ Each replica is a process with its own desk, view and connection to one Valkey.
 {markdown_table(ROWS, real)}
 ## Virtual time
 
-The product's own choice on views that are as late as was measured between real processes in the same run
+The product's own choice on views that are as late as was measured between three real processes
 (p50 {staleness["p50"]} ms, p99 {staleness["p99"]} ms). With 64 workers mode atomic offers the plane the eight best by
 the view; a better ninth is then passed over, which counts as wrong and costs little.
 

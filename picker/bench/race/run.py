@@ -6,7 +6,7 @@ import platform
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from multiprocessing import get_context
 from typing import Any
@@ -76,12 +76,13 @@ async def run(extent: Extent, *, seed: int, say: Callable[[str], None] = lambda 
             say("staleness between three replicas")
             delays = await _staleness(fleet, server, seed)
         async with running("valkey") as server:
-            real = await _real(fleet, server, extent, seed, say)
+            real, again = await _real(fleet, server, extent, seed, say)
     say("the same in virtual time, with that staleness")
     virtual = _virtual(extent, delays, seed)
     say("from where on atomic pays")
     sweeps = _sweeps(extent)
-    return _result(extent, seed, delays, real, virtual, sweeps)
+    result = _result(extent, seed, delays, real, virtual, sweeps)
+    return replace(result, conditions={**result.conditions, "void_runs_made_again": again})
 
 
 async def _staleness(fleet: Fleet, server: Server, seed: int) -> list[float]:
@@ -93,7 +94,10 @@ async def _staleness(fleet: Fleet, server: Server, seed: int) -> list[float]:
     return min((one.seconds for one in windows if one.seconds), key=lambda seconds: percentile(seconds, 0.5))
 
 
-async def _real(fleet: Fleet, server: Server, extent: Extent, seed: int, say: Callable[[str], None]) -> By:
+async def _real(
+    fleet: Fleet, server: Server, extent: Extent, seed: int, say: Callable[[str], None]
+) -> tuple[By, int]:
+    """What came of every run that was kept, and how many void ones were made again."""
     found: By = {}
     turn = 0
     rng = random.Random(seed)
@@ -107,13 +111,15 @@ async def _real(fleet: Fleet, server: Server, extent: Extent, seed: int, say: Ca
         for setting in kinds:
             warm = max(warm_up(setting.rate, setting.workers), JOINED_SECONDS)
             count = round(setting.rate * (warm + extent.real_seconds))
-            for _ in range(TRIES):
+            for again in range(TRIES):
                 turn += 1
+                if again:
+                    say(f"void, made again: {setting}")
                 verdict = await race(fleet, server, setting, count=count, seed=one, turn=turn)
                 if valid(verdict):
                     break
             found.setdefault(setting, {})[one] = verdict
-    return found
+    return found, turn - sum(len(verdicts) for verdicts in found.values())
 
 
 def _virtual(extent: Extent, delays: Sequence[float], seed: int) -> By:

@@ -75,8 +75,9 @@ def staleness_section(numbers: Mapping[str, Any]) -> str:
 Three replicas in processes of their own book at random moments; a booking's way is from the call at one replica to the
 listeners of the view of each other one. The bare hop is a message published by one process and received by the others
 on the same server, at the same rate, in windows between those of the bookings. `x hop` compares the least disturbed
-window of each, `usual x hop` neighbouring windows (median). *Unheard* are pairs of a booking and another replica: it had
-ended before the plane was told of it (then it is never told), or it came later than the window was listened to.
+window of each, `usual x hop` neighbouring windows (median): the first is held to the budget, the second says what a
+busy machine makes of it. *Unheard* are pairs of a booking and another replica that did not hear of it within a second
+after the window; one that ends before the plane was told of it is never told.
 
 {markdown_table(STALENESS, staleness_rows(numbers))}
 ### How far that carries

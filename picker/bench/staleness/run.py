@@ -126,6 +126,8 @@ def _budgets(numbers: dict[str, Any], backends: Sequence[str]) -> list[Budget]:
         rows = numbers[backend]
         row = rows.get(f"{RATE:g}")
         if row is not None:
-            name = f"{backend}: view at {RATE:g} bookings/s, p50 to a bare hop's"
+            name = f"{backend}: view at {RATE:g} bookings/s, least disturbed p50 to a bare hop's"
             budgets.append(Budget(name, row["ratio"], LIMIT, "x"))
+        unheard = sum(one["unheard"] for rate, one in rows.items() if float(rate) <= RATE)
+        budgets.append(Budget(f"{backend}: bookings unheard of at up to {RATE:g}/s", unheard, 0))
     return budgets
