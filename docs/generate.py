@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from picker.bench.pages import pages
-from picker.settings_table import markdown
+from picker.settings_table import markdown, short_markdown
 
 DOCS = Path(__file__).resolve().parent
 
@@ -18,12 +18,22 @@ in this list stops the start, with the nearest known name. This page is made fro
 """
 
 
+README = DOCS.parent / "README.md"
+BEGIN, END = "<!-- settings: made by `make docs` -->\n", "<!-- end of settings -->\n"
+
+
+def readme() -> str:
+    """The README with its table of settings made anew."""
+    before, _, rest = README.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{short_markdown()}{END}{after}"
+
+
 def documents() -> dict[Path, str]:
     """Each generated document and what it should hold."""
     measured = pages(DOCS.parent / "benchmarks" / "results")
-    return {DOCS / "settings.md": HEADER + markdown()} | {
-        DOCS / name: text for name, text in measured.items()
-    }
+    settings = {DOCS / "settings.md": HEADER + markdown(), README: readme()}
+    return settings | {DOCS / name: text for name, text in measured.items()}
 
 
 def main() -> int:
@@ -36,7 +46,7 @@ def main() -> int:
         elif not check:
             path.write_text(text)
     for name in stale:
-        sys.stderr.write(f"docs/{name} is not what the code says: run `make docs`\n")
+        sys.stderr.write(f"{name} is not what the code says: run `make docs`\n")
     return 1 if stale else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from picker.settings import PARTS, names_of
+
+_SENTENCE = re.compile(r".*?[.](?=\s+[A-Z0-9`]|$)")
+"""A text up to the end of its first sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +55,14 @@ def markdown() -> str:
         default = f"`{row.default}`" if row.default else ""
         lines.append(f"| `{row.name}` | {default} | {row.text.replace('|', '&#124;')}{also} |")
     return "\n".join(lines[1:]) + "\n"
+
+
+def short_markdown() -> str:
+    """All settings in one table, each with the first sentence of its text: for the README."""
+    lines = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for row in rows():
+        default = f"`{row.default}`" if row.default else ""
+        first = _SENTENCE.match(row.text)
+        text = (first[0] if first else row.text).replace("|", "&#124;")
+        lines.append(f"| `{row.name}` | {default} | {text} |")
+    return "\n".join(lines) + "\n"

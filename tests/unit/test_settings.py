@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from picker import settings
-from picker.settings_table import markdown, rows
+from picker.settings_table import markdown, rows, short_markdown
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +107,12 @@ def test_every_setting_is_documented_in_the_table() -> None:
     for row in rows():
         assert row.text, f"{row.name} has no text"
         assert f"`{row.name}`" in table
+
+
+def test_the_short_table_has_every_setting_with_one_sentence() -> None:
+    lines = {line.split("`")[1]: line for line in short_markdown().splitlines()[2:]}
+    assert set(lines) == {row.name for row in rows()}
+    assert all(line.rstrip(" |").endswith((".", "`")) for line in lines.values()), "a sentence was cut"
 
 
 def test_the_names_of_all_parts_are_distinct() -> None:
