@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from discovery.source import PeerSource, WorkerSource
 from picker.core.index import PrefixIndex
 from picker.core.predicted import Predicted
-from picker.core.race import atomic_pays_above
+from picker.core.race import atomic_pays_above, unseen_requests
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.picking import Picking
@@ -131,7 +131,7 @@ class Status:
             "plane_state": PLANE_STATES[str(plane.state)],
             "plane_lag_seconds": plane.lag,
             "plane_staleness_seconds": plane.staleness,
-            "plane_rate_staleness": plane.rate * plane.staleness,
+            "plane_rate_staleness": unseen_requests(plane.rate, plane.staleness),
             "plane_atomic_pays_above": atomic_pays_above(len(it.registry.names)),
             "plane_outbox": plane.outbox,
             "events_connected": float(link.connected),
@@ -196,7 +196,7 @@ class Status:
 def _plane(status: DeskStatus, workers: int) -> Mapping[str, Any]:
     """Without the members: they have a place of their own."""
     shown = {field.name: getattr(status, field.name) for field in fields(status) if field.name != "members"}
-    shown["rate_staleness"] = status.rate * status.staleness
+    shown["rate_staleness"] = unseen_requests(status.rate, status.staleness)
     shown["atomic_pays_above"] = atomic_pays_above(workers) if workers > 1 else None
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
 
