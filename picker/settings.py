@@ -157,6 +157,31 @@ class ServingSettings(Part):
     """PEM file of the certificate chain, with `PICKER_TLS=files`."""
     tls_key_file: Path | None = None
     """PEM file of the private key, with `PICKER_TLS=files`."""
+    tls_client_ca_file: Path | None = None
+    """
+    PEM file of the authorities that sign gateways' certificates: a client without one of theirs is refused. Unset:
+    clients show none.
+    """
+    tls_client_names: Words = ()
+    """
+    Names of which a gateway's certificate must carry one: SPIFFE ids (`spiffe://...`) or DNS names. Empty: any
+    certificate of `PICKER_TLS_CLIENT_CA_FILE`.
+    """
+    tls_reload_seconds: Seconds = Field(default=10.0, ge=0, le=86_400)
+    """Between two looks at the certificate files, so that renewed ones serve new connections. 0: read once."""
+    keepalive_seconds: Seconds = Field(default=10.0, ge=1, le=7200)
+    """A connection silent for so long is asked whether it still lives."""
+    keepalive_timeout_seconds: Seconds = Field(default=10.0, ge=1, le=7200)
+    """How long that answer may take before the connection is closed and its streams are over."""
+    max_connection_streams: int = Field(default=10_000, ge=1)
+    """Most streams of one connection at one time; the gateway opens another connection or waits."""
+    max_message_bytes: int = Field(default=0, ge=0)
+    """Largest gRPC message that is read. 0: what one body of `PICKER_MAX_BODY_BYTES` needs."""
+    mode_override: bool = False
+    """
+    Ask the gateway, request by request, not to show the response's body where nobody here reads it, and to show it
+    where somebody does. Needs `allow_mode_override` in the gateway's filter.
+    """
     unknown_path: Literal["load", "refuse"] = "load"
     """A request on a path we do not know: `load` routes it by load alone, `refuse` answers 400."""
 
@@ -192,6 +217,13 @@ class RequestSettings(Part):
     """
     base_model: str = ""
     """The base model of the adapters in `PICKER_LORAS`."""
+    model_rewrite_file: Path | None = None
+    """
+    File of model rewrites, watched: InferenceModelRewrite objects as YAML or JSON, several as a stream or a list. Unset:
+    models go on as clients name them.
+    """
+    read_usage: bool = True
+    """Read the token usage that engines tell in responses, where the gateway shows their bodies."""
     request_key_headers: Words = ("x-request-id",)
     """
     Headers that name a logical request over its retries; the first one present counts, together with the
@@ -249,6 +281,21 @@ class PriceSettings(Part):
     fallbacks: int = Field(default=0, ge=0, le=8)
     """
     How many further endpoints are named behind the chosen one, for gateways that walk the list on a retry.
+    """
+    lora_narrow: bool = True
+    """
+    Send a request for a LoRA adapter only to workers that hold it, as they report, as long as one of them may be
+    chosen.
+    """
+    criteria: Words = ()
+    """
+    Criteria of your own, in the order they are asked: names of entry points in the group `picker.criteria`, or
+    `labels`.
+    """
+    label_affinity: Words = ()
+    """
+    With the criterion `labels`: `HEADER=LABEL` pairs. A request that carries HEADER goes to workers whose LABEL has
+    its value, or, with `HEADER=LABEL:BLOCKS`, pays BLOCKS more on others.
     """
     max_worker_requests: int = Field(default=0, ge=0)
     """

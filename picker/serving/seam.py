@@ -25,6 +25,25 @@ class HttpRequest:
     subset: tuple[str, ...] | None = None
     """Endpoints the gateway allows (``host:port`` or ``host``); empty: none; None: the whole pool."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    response_shown: bool = False
+    """Whether the gateway will show the response's body: only then is it worth while to read it."""
+    rewritable: bool = False
+    """Whether the answer may carry another body: where the gateway showed the whole of it and waits for it back."""
+
+
+class ResponseReading(Protocol):
+    """Reads one response as its pieces pass by, and may change them. Never raises, never keeps more than a little."""
+
+    rewrites: bool
+    """Whether it may ask for other bytes than came: where not, pieces go on at once and lengths stay as they are."""
+
+    def begin(self, response: Responded) -> None:
+        """Response headers were seen: status, content type and encoding tell what can be read."""
+        ...
+
+    def piece(self, data: bytes, *, end: bool) -> bytes | None:
+        """Return what goes on instead of ``data``, empty where nothing does yet; None: ``data`` itself."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,10 @@ class Picked:
     booking_id: str
     set_headers: tuple[tuple[str, str], ...] = ()
     """Further headers for the worker, rank and request id among them."""
+    body: bytes | None = None
+    """The body to send on instead of the client's; None: that one. Only where `HttpRequest.rewritable`."""
+    reading: ResponseReading | None = None
+    """What wants to see the response's body; None: nobody. Only where `HttpRequest.response_shown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +87,10 @@ class Responded:
     attempts: int = 1
     """How many tries the gateway made."""
     event_stream: bool = False
+    content_type: str = ""
+    """Lower case, parameters included, at most 256 characters."""
+    content_encoding: str = ""
+    """Lower case; empty: identity."""
 
 
 class End(StrEnum):
