@@ -9,6 +9,9 @@ from picker.bench.pages import pages
 from picker.settings_table import markdown, short_markdown
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent))
+
+from tests.unit.serving.rows.page import page as ext_proc  # noqa: E402 - tests are found from the root only
 
 HEADER = """# Settings
 
@@ -32,8 +35,8 @@ def readme() -> str:
 def documents() -> dict[Path, str]:
     """Each generated document and what it should hold."""
     measured = pages(DOCS.parent / "benchmarks" / "results")
-    settings = {DOCS / "settings.md": HEADER + markdown(), README: readme()}
-    return settings | {DOCS / name: text for name, text in measured.items()}
+    made = {DOCS / "settings.md": HEADER + markdown(), DOCS / "ext-proc.md": ext_proc(), README: readme()}
+    return made | {DOCS / name: text for name, text in measured.items()}
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ from picker.admin.metrics import Metrics
 from picker.admin.server import AdminServer, Pages
 from picker.core.index import PrefixIndex
 from picker.core.predicted import Predicted
+from picker.eligibility import Eligibility
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.picking import Picking
@@ -36,7 +37,16 @@ from picker.serving.tls import TlsError
 from picker.settings import Settings, SettingsError
 from picker.status import Status
 from picker.underway import Underway
-from picker.wiring import open_desk, open_peer_source, open_tokens, open_worker_source
+from picker.wiring import (
+    open_criteria,
+    open_desk,
+    open_peer_source,
+    open_rules,
+    open_tokens,
+    open_worker_source,
+)
+from picker.workers.adapters import AdapterNames
+from picker.workers.models import ModelLists
 from picker.workers.registry import Registry
 from picker.workers.scrape import Scraper
 from stateplane.booking import Owner
@@ -69,10 +79,16 @@ class Replica:
         self.journal = Journal(settings.admin.why_keep)
         self.index = PrefixIndex()
         self.predicted = Predicted(life=settings.events.predicted_seconds)
-        self.registry = Registry(stale_seconds=settings.workers.report_stale_seconds)
+        self.registry = Registry(
+            stale_seconds=settings.workers.report_stale_seconds,
+            adapters=AdapterNames(settings.requests.loras, settings.requests.base_model),
+        )
+        self.models = ModelLists(self.registry, settings.workers, clock=clock)
         self.scraper = Scraper(self.registry, settings.workers, clock=clock)
         self.pool = WorkerPool(self.registry, settings.workers, block_size=settings.price.block_size)
+        self.criteria = open_criteria(settings)
         self.tokens = open_tokens(settings)
+        self.rules = open_rules(settings)
         self.desk, self.plane = open_desk(settings, self.owner, clock=clock)
         self.underway = Underway(
             self.desk, known=self._knows_address, clock=clock, reports=self._reports,
@@ -99,6 +115,10 @@ class Replica:
             rng=random.Random(),
             predicted=self.predicted,
             events=self.subscriber,
+            tails=self.subscriber.tails,
+            eligibility=Eligibility(settings.price, known=self.pool, criteria=self.criteria),
+            adapters=self.registry.adapters,
+            rules=self.rules,
         )
         self.server = Server(settings.serving, self.picking, hold=self.membership.hold, clock=clock)
         self.workers = open_worker_source(settings)
@@ -120,6 +140,7 @@ class Replica:
                  "the KV events' server is away: the index stays as it was"),
             Need("index", lambda: not self.subscriber.pending(), "some workers' cached blocks are not known yet"),
             Need("tokenizers", lambda: self.tokens.tried, "tokenizers are still being loaded"),
+            Need("model_rewrites", lambda: self.rules.known, "the file of model rewrites was never in order"),
         )  # fmt: skip
 
     def _pages(self) -> Pages:
@@ -243,9 +264,11 @@ class Replica:
             "workers": self._follow_workers(),
             "peers": self._follow_peers(),
             "scraper": self.scraper.run(),
+            "models": self.models.run(),
             "events": self.subscriber.run(),
             "plane": self.desk.run(),
             "tokenizers": self.tokens.run(),
+            "model_rewrites": self.rules.run(),
             "ticks": self._ticks(),
         }
 
@@ -273,6 +296,7 @@ class Replica:
             self.underway.tick(now, log_expected=self.membership.log_expected, deaf=self.desk.degraded)
             self.reconciling.tick(now)
             self.index.sweep(SWEEP_ENTRIES)
+            self.subscriber.tails.sweep(SWEEP_ENTRIES)
             self._judge_predictions(now)
             if self.readiness.look(now):
                 self._became_ready()

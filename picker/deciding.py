@@ -12,14 +12,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from picker.core.choose import FULL, AllFull, Candidate, Choice, Demand, NoWorker, Offer, choose, offer
+from picker.core.choose import (
+    FULL,
+    AllFull,
+    Candidate,
+    Choice,
+    Demand,
+    NoWorker,
+    Offer,
+    Surcharges,
+    choose,
+    offer,
+)
 from picker.core.cost import Weights, slopes, uncached_tokens
 from picker.core.index import PrefixIndex
 from picker.core.load import Load, aged, ageing
 from picker.core.match import NO_OVERLAP, Match, Overlap, sum_overlaps
 from picker.core.predicted import Predicted
 from picker.core.worker import worker_address
+from picker.criteria.judging import Prepared
 from picker.decision import Way
+from picker.eligibility import Eligibility
 from picker.settings import Settings
 from stateplane.booking import Amount, Booking, Cause, Terms
 from stateplane.booking import Candidate as Offered
@@ -81,6 +94,12 @@ class Wish:
     """The only workers that may be taken, as addresses or hosts; None: all."""
     key: str
     """Request key."""
+    lora: str = ""
+    """The LoRA adapter that the worker should hold; empty: none."""
+    prepared: tuple[Prepared, ...] = ()
+    """The criteria that have something to say on the request."""
+    tail: Sequence[int] = ()
+    """Of a single prompt with media: hashes of what stands behind ``hashes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +138,12 @@ class Deciding:
         clock: Callable[[], float],
         rng: random.Random,
         predicted: Predicted | None = None,
+        eligibility: Eligibility | None = None,
+        tails: PrefixIndex | None = None,
     ) -> None:
         self.counts = Counts()
+        self._tails = tails
+        self._eligibility = eligibility
         self._pool, self._index, self._bookings = pool, index, bookings
         self._predicted = Predicted(life=0) if predicted is None else predicted
         self._clock, self._rng = clock, rng
@@ -150,10 +173,8 @@ class Deciding:
     ) -> Placed | NoWorker | AllFull:
         """Choose and book, without waiting. ``full`` are workers known to be at their limit, whatever the view says."""
         now = self._clock()
-        candidates, unseen = self._candidates(wish, now, full)
-        choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks)
-        if isinstance(choice, NoWorker) and candidates:
-            return AllFull(candidates, wish.demand, self._weights)
+        candidates, added, unseen = self._candidates(wish, now, full)
+        choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks, added)
         if not isinstance(choice, Choice):
             return choice
         self.counts.on_view += 1
@@ -176,8 +197,8 @@ class Deciding:
     # by the plane
 
     async def _by_plane(self, wish: Wish) -> Placed | NoWorker | AllFull:
-        candidates, unseen = self._candidates(wish, self._clock())
-        offered = offer(candidates, wish.demand, self._weights, self._rng, self._most)
+        candidates, added, unseen = self._candidates(wish, self._clock())
+        offered = offer(candidates, wish.demand, self._weights, self._rng, self._most, added)
         if isinstance(offered, NoWorker):
             return offered
         booking_id, earlier = self._bookings.new_id(), self._earlier(wish)
@@ -190,7 +211,7 @@ class Deciding:
         if booking is None:
             full = frozenset(names if selection.miss is Miss.FULL else ())
             if full and offered.complete:
-                return AllFull(candidates, wish.demand, self._weights)
+                return AllFull(candidates, wish.demand, self._weights, added)
             return self._degraded(wish, way, str(selection.miss), full)
         if booking.worker not in self._pool.routable(self._clock()):
             self._bookings.end(booking_id, Cause.LEFT)
@@ -221,31 +242,45 @@ class Deciding:
 
     def _candidates(
         self, wish: Wish, now: float, full: frozenset[str] = frozenset()
-    ) -> tuple[list[Candidate], float]:
-        """The workers that the request may go to; and how many foreign requests the view probably misses."""
+    ) -> tuple[list[Candidate], Surcharges | None, float]:
+        """The workers, those that may not take the request barred; what is added to their prices; and how many foreign
+        requests the view probably misses.
+        """
         names = self._pool.routable(now)
         unseen = self._bookings.unseen(now)
         loads = self._aged(names, unseen) if unseen else {}
         if wish.subset is not None:
             names = [name for name in names if _allowed(name, wish.subset)]
         matches = [self._index.match(hashes) for hashes in wish.hashes]
-        return [
+        tails = self._tails.match(wish.tail) if self._tails is not None and wish.tail else None
+        found = [
             Candidate(
                 name,
                 loads[name] if unseen else self._booked(name),
                 self._pool.unbooked(name, now),
-                self._overlap(matches, wish, name, now),
+                self._overlap(matches, tails, wish, name, now),
                 self._limit,
                 FULL if name in full else "",
             )
             for name in names
-        ], unseen
+        ]
+        if self._eligibility is None or not (wish.lora or wish.prepared):
+            return found, None, unseen
+        return *self._eligibility.judge(wish.lora, wish.prepared, found, now), unseen
 
-    def _overlap(self, matches: Sequence[Match], wish: Wish, name: str, now: float) -> Overlap:
-        """What the worker holds of all prompts together, and what it is about to hold of a single one."""
-        if len(matches) == 1:
-            return self._predicted.extend(name, wish.hashes[0], matches[0].overlap(name), now)
-        return sum_overlaps(matches, name) if matches else NO_OVERLAP
+    def _overlap(
+        self, matches: Sequence[Match], tails: Match | None, wish: Wish, name: str, now: float
+    ) -> Overlap:
+        """What the worker holds of all prompts together, and what it is about to hold of a single one.
+
+        A tail counts only where the worker holds all that stands before it.
+        """
+        if len(matches) != 1:
+            return sum_overlaps(matches, name) if matches else NO_OVERLAP
+        found = self._predicted.extend(name, wish.hashes[0], matches[0].overlap(name), now)
+        if tails is not None and found.total >= len(wish.hashes[0]) and (more := tails.overlap(name).total):
+            return Overlap(found.device + more, found.host, found.disk)
+        return found
 
     def _booked(self, name: str) -> Load:
         booked = self._bookings.view.load(name)

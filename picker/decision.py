@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from picker.core.choose import Choice, Reason
+from picker.requests.ask import Standing
 from stateplane.booking import Booking
 
 SHOWN_REASONS = 16
@@ -55,6 +56,9 @@ class Decision:
     choice: Choice
     way: Way
     earlier: tuple[Booking, ...]
+    standing: Standing | None = None
+    rewritten: Mapping[str, Any] | None = None
+    """What the rules did to the model that the client named; None: no rule was for it."""
 
     @property
     def weight(self) -> int:
@@ -71,9 +75,11 @@ class Decision:
             "at": self.at,
             "replica": self.replica,
             "model": self.model,
+            "model_rewrite": self.rewritten,
             "api": self.api,
             "worker": self.choice.worker,
             "fallbacks": list(self.choice.fallbacks),
+            "standing": None if self.standing is None else asdict(self.standing),
             "prompt": prompt | ({"tokens_unknown_because": self.untold} if self.untold else {}),
             "decision_ms": round(self.seconds * 1000, 3),
             "chosen": self.way.shown(),
@@ -92,6 +98,7 @@ def _reason(reason: Reason) -> Mapping[str, Any]:
         "price": reason.price,
         "left_out": reason.left_out,
         "parts": {"prefill": reason.prefill, "blocks": reason.decode, "requests": reason.requests},
+        "added": dict(reason.added),
         "cached_tokens": reason.cached_tokens,
         "overlap_blocks": reason.overlap._asdict(),
         "booked": reason.booked._asdict(),

@@ -29,7 +29,8 @@ SIGHTING_SECONDS = 1.0
 
 POOL_WIDE = (
     ("price", ("block_size", "overlap_credit", "prefill_scale", "request_weight", "host_tier_weight",
-               "disk_tier_weight", "temperature", "max_worker_requests")),
+               "disk_tier_weight", "temperature", "max_worker_requests", "lora_narrow", "lora_load_blocks", "criteria",
+               "label_affinity")),
     ("plane", ("booking_ttl_seconds", "heartbeat_seconds", "drain_seconds", "superseded_drain_seconds",
                "tombstone_seconds", "sync")),
     ("requests", ("request_key_headers", "loras", "base_model")),

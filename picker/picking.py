@@ -7,24 +7,27 @@ Reads the body, lets `picker.deciding` choose and book, answers. What happens to
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from picker.admin.journal import Journal
 from picker.admin.metrics import Metrics
-from picker.core.blocks import sequence_hashes
+from picker.answers import Answers, Expected
 from picker.core.choose import AllFull, Demand, NoWorker
 from picker.core.index import PrefixIndex
 from picker.core.predicted import Predicted
 from picker.core.worker import worker_address, worker_rank
 from picker.deciding import Bookings, Deciding, Placed, Pool, Wish
 from picker.decision import Decision
+from picker.eligibility import Eligibility
 from picker.prefills import Run
-from picker.requests.ask import Ask, BadRequest, TokenIds, Untold
+from picker.prompts import Prompt, prompt_of
+from picker.requests.ask import Api, Ask, BadRequest, Unread
 from picker.requests.keys import request_key
 from picker.requests.reading import path_of, read
 from picker.requests.tokens import Tokens
+from picker.responses.reading import Reading
+from picker.rewriting import NoRules, Rewriting, Rewritten, Source
 from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Responded
 from picker.settings import Settings
 from picker.underway import Underway
@@ -36,30 +39,13 @@ RANK_HEADER = "x-data-parallel-rank"
 class Events(Protocol):
     """What a pick tells the event path."""
 
-    def routed(self, worker: str, now: float, hashes: Sequence[int] = ()) -> None:
+    def routed(self, worker: str, now: float, hashes: Sequence[int] = (), tail: Sequence[int] = ()) -> None:
         """A request was sent to the worker."""
         ...
 
     def told_of(self, worker: str) -> bool:
         """Whether the worker's events are followed."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What a pick knows of a prompt."""
-
-    tokens: int
-    blocks: int
-    hashes: tuple[Sequence[int], ...]
-    """Sequence hashes of each prompt's full blocks; empty where token ids are not known."""
-    untold: str = ""
-    """Why token ids are not known."""
-
-    @property
-    def last_block(self) -> int | None:
-        """Hash of the last full block of the last prompt: what a worker announces once it has computed the prompt."""
-        return self.hashes[-1][-1] if self.hashes and self.hashes[-1] else None
 
 
 class Picking:
@@ -81,15 +67,27 @@ class Picking:
         rng: random.Random,
         predicted: Predicted | None = None,
         events: Events | None = None,
+        eligibility: Eligibility | None = None,
+        tails: PrefixIndex | None = None,
+        adapters: Container[str] | None = None,
+        rules: Source | None = None,
     ) -> None:
+        self._eligibility = eligibility
+        self._adapters = settings.requests.loras if adapters is None else adapters
         self._settings, self._tokens = settings, tokens
         self._predicted, self._events = predicted, events
         self._underway, self._journal, self._metrics = underway, journal, metrics
         self._clock, self._wall = clock, wall
         self._deciding = Deciding(
-            settings, pool=pool, index=index, bookings=bookings, clock=clock, rng=rng, predicted=predicted
-        )
+            settings, pool=pool, index=index, bookings=bookings, clock=clock, rng=rng, predicted=predicted,
+            eligibility=eligibility, tails=tails,
+        )  # fmt: skip
         self.counts = self._deciding.counts
+        self.rewriting = Rewriting(
+            NoRules() if rules is None else rules, rng=rng, loras=self._adapters,
+            base_model=settings.requests.base_model,
+        )  # fmt: skip
+        self.answers = Answers(metrics.tokens, read_usage=settings.requests.read_usage)
 
     # the gateway's side
 
@@ -117,6 +115,7 @@ class Picking:
 
     def over(self, booking_id: str, end: End) -> None:
         """The stream of that booking is over."""
+        self.answers.over(booking_id)
         self._underway.over(booking_id, end)
 
     def logged(self, entries: Sequence[LogEntry]) -> None:
@@ -131,39 +130,56 @@ class Picking:
             request.headers,
             request.body,
             complete=request.complete,
-            loras=self._settings.requests.loras,
+            loras=self._adapters,
             base_model=self._settings.requests.base_model,
             unknown_path=self._settings.serving.unknown_path,
         )
+        # The body as the client sent it names the request, so that a retry is known and goes to the same model.
+        key = request_key(
+            self._settings.pool.pool,
+            request.headers,
+            self._settings.requests.request_key_headers,
+            request.body,
+        )
+        done = self.rewriting.apply(request, ask, key)
+        ask = ask if done is None else done.ask
         prompt = await self._prompt(ask)
-        placed = await self._deciding.place(self._wish(request, prompt))
+        placed = await self._deciding.place(self._wish(request, ask, prompt, key))
         if isinstance(placed, NoWorker):
-            return _no_worker(request.subset)
+            return _no_worker(request.subset, placed)
         if isinstance(placed, AllFull):
             return _all_full(placed.weighed)
-        return self._picked(request, ask, prompt, placed, began)
+        return self._picked(request, ask, prompt, placed, began, done)
 
-    def _wish(self, request: HttpRequest, prompt: Prompt) -> Wish:
+    def _wish(self, request: HttpRequest, ask: Ask, prompt: Prompt, key: str) -> Wish:
         settings = self._settings
-        key = request_key(
-            settings.pool.pool, request.headers, settings.requests.request_key_headers, request.body
+        prepared = self._eligibility and self._eligibility.prepare(
+            ask, request.headers, tokens=prompt.tokens, known=not prompt.untold
         )
         return Wish(
             Demand(prompt.tokens, prompt.blocks, settings.price.block_size),
             prompt.hashes,
             None if request.subset is None else frozenset(request.subset),
             key,
+            ask.lora,
+            prepared or (),
+            prompt.tail,
         )
 
     async def _prompt(self, ask: Ask) -> Prompt:
         size = self._settings.price.block_size
         told = await self._tokens.ids(ask, self._settings.requests.tokenize_budget_seconds)
-        if isinstance(told, Untold):
-            reason = told.reason if ask.unread is None else ask.unread
-            return Prompt(ask.estimated_tokens, -(-ask.estimated_tokens // size), (), untold=str(reason))
-        return _hashed(ask, told, size)
+        return prompt_of(ask, told, size)
 
-    def _picked(self, request: HttpRequest, ask: Ask, prompt: Prompt, placed: Placed, began: float) -> Picked:
+    def _picked(
+        self,
+        request: HttpRequest,
+        ask: Ask,
+        prompt: Prompt,
+        placed: Placed,
+        began: float,
+        done: Rewritten | None,
+    ) -> Picked:
         """Follow the request from here on, and answer."""
         worker, chosen, settings = placed.choice.worker, placed.choice.chosen, self._settings
         alone = chosen.booked.prefill_tokens == 0
@@ -181,28 +197,40 @@ class Picking:
         decision = Decision(
             placed.booking_id, request_id, settings.pool.replica_name, self._wall(), seconds, ask.model,
             str(ask.api), prompt.tokens, prompt.blocks, prompt.untold, placed.choice, placed.way, placed.earlier,
+            ask.standing, None if done is None else done.shown(),
         )  # fmt: skip
         self._journal.note(placed.booking_id, request_id, decision)
         addresses = dict.fromkeys(worker_address(name) for name in (worker, *placed.choice.fallbacks))
-        return Picked(",".join(addresses), placed.booking_id, _rank_headers(worker))
+        return Picked(
+            ",".join(addresses), placed.booking_id, _rank_headers(worker), None if done is None else done.body,
+            self._reading(request, ask, prompt, placed, done),
+        )  # fmt: skip
+
+    def _reading(
+        self, request: HttpRequest, ask: Ask, prompt: Prompt, placed: Placed, done: Rewritten | None
+    ) -> Reading | None:
+        """What is to read the response, where the gateway shows it."""
+        name = "" if done is None else done.restored
+        if not request.response_shown:
+            self.rewriting.counts.unrestored += bool(name)
+            return None
+        chosen = placed.choice.chosen
+        cached = min(chosen.overlap.total * self._settings.price.block_size, prompt.tokens)
+        expected = Expected(
+            ask.model if done is None else done.label, ask.model, worker_address(placed.choice.worker),
+            cached if prompt.hashes else None,
+        )  # fmt: skip
+        computes = ask.api is not Api.OTHER and ask.unread is not Unread.UNCOMPUTED
+        return self.answers.reading(placed.booking_id, expected, name=name, usage=computes)
 
     def _expect(self, worker: str, prompt: Prompt, *, held: int, model: str) -> None:
         """The worker should soon tell of the prompt's blocks; until it does they are predicted."""
         if self._events is None:
             return
         now, hashes = self._clock(), prompt.hashes[0] if len(prompt.hashes) == 1 else ()
-        self._events.routed(worker, now, hashes)
+        self._events.routed(worker, now, hashes, prompt.tail)
         if self._predicted is not None and hashes and self._events.told_of(worker):
             self._predicted.note(worker, hashes, now, held=held, model=model)
-
-
-def _hashed(ask: Ask, told: TokenIds, size: int) -> Prompt:
-    hashes = tuple(sequence_hashes(ids, size, lora=ask.lora, salt=ask.salt) for ids in told.prompts)
-    tokens = sum(len(ids) for ids in told.prompts)
-    if not told.complete:
-        tokens = max(tokens, ask.estimated_tokens)
-    blocks = max(sum(-(-len(ids) // size) for ids in told.prompts), -(-tokens // size))
-    return Prompt(tokens, blocks, hashes)
 
 
 def _rank_headers(worker: str) -> tuple[tuple[str, str], ...]:
@@ -210,12 +238,16 @@ def _rank_headers(worker: str) -> tuple[tuple[str, str], ...]:
     return ((RANK_HEADER, str(rank)),) if rank else ()
 
 
-def _no_worker(subset: Sequence[str] | None) -> Refused:
+def _no_worker(subset: Sequence[str] | None, none: NoWorker) -> Refused:
     text = (
         "no model server is in the pool"
         if subset is None
         else "no model server of the pool is in the given subset"
     )
+    if none.weighed:
+        # the reasons themselves are for operators
+        names = sorted({reason.partition(":")[0] for reason in none.left_out})
+        text = f"no model server may take this request: {', '.join(names)} left out all {none.weighed}"
     return Refused(503, "service_unavailable", "no_endpoints", text, "rejected-no-endpoints", retry_after=1)
 
 

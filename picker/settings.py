@@ -140,7 +140,8 @@ class ServingSettings(Part):
     """Largest request body that is read; a larger one is answered with 413."""
     max_buffered_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024 * 1024)
     """
-    Most bytes of request bodies held at one time over all streams; past it requests are answered with 429.
+    Most bytes of request bodies held at one time over all streams; past it requests are answered with 429. The last
+    eighth is kept for bodies of at most 64 KiB.
     """
     max_streams: int = Field(default=20_000, ge=1)
     """Most ext_proc streams open at one time; past it a request is answered with 429."""
@@ -167,6 +168,28 @@ class ServingSettings(Part):
     Names of which a gateway's certificate must carry one: SPIFFE ids (`spiffe://...`) or DNS names. Empty: any
     certificate of `PICKER_TLS_CLIENT_CA_FILE`.
     """
+
+    @field_validator("tls_client_ca_file")
+    @classmethod
+    def _authorities_with_tls(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and info.data.get("tls", "off") == "off":
+            raise ValueError(
+                "clients show certificates over TLS only; set PICKER_TLS to files or self-signed"
+            )
+        return value
+
+    @field_validator("tls_client_names")
+    @classmethod
+    def _names_with_authorities(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if value and "tls_client_ca_file" in info.data and info.data["tls_client_ca_file"] is None:
+            raise ValueError(
+                "anybody could claim a name that no authority vouches for; set PICKER_TLS_CLIENT_CA_FILE"
+            )
+        for name in value:
+            if "*" in name or ("://" in name and not name.startswith("spiffe://")):
+                raise ValueError(f"{name!r} is neither a SPIFFE id (spiffe://...) nor a whole DNS name")
+        return value
+
     tls_reload_seconds: Seconds = Field(default=10.0, ge=0, le=86_400)
     """Between two looks at the certificate files, so that renewed ones serve new connections. 0: read once."""
     keepalive_seconds: Seconds = Field(default=10.0, ge=1, le=7200)
@@ -175,12 +198,19 @@ class ServingSettings(Part):
     """How long that answer may take before the connection is closed and its streams are over."""
     max_connection_streams: int = Field(default=10_000, ge=1)
     """Most streams of one connection at one time; the gateway opens another connection or waits."""
+    max_connections: int = Field(default=10_000, ge=1)
+    """Most connections to each of the gRPC ports at one time; further ones are closed at once."""
     max_message_bytes: int = Field(default=0, ge=0)
     """Largest gRPC message that is read. 0: what one body of `PICKER_MAX_BODY_BYTES` needs."""
     mode_override: bool = False
     """
     Ask the gateway, request by request, not to show the response's body where nobody here reads it, and to show it
     where somebody does. Needs `allow_mode_override` in the gateway's filter.
+    """
+    conformance: bool = False
+    """
+    Obey the headers of the Gateway API Inference Extension's conformance suite: clients choose among the pool's
+    endpoints and are told which one served. For tests of gateways, never for a pool in use.
     """
     unknown_path: Literal["load", "refuse"] = "load"
     """A request on a path we do not know: `load` routes it by load alone, `refuse` answers 400."""
@@ -219,8 +249,8 @@ class RequestSettings(Part):
     """The base model of the adapters in `PICKER_LORAS`."""
     model_rewrite_file: Path | None = None
     """
-    File of model rewrites, watched: InferenceModelRewrite objects as YAML or JSON, several as a stream or a list. Unset:
-    models go on as clients name them.
+    File of model rewrites, watched: InferenceModelRewrite objects as YAML or JSON, several as a stream or a list.
+    Unset: models go on as clients name them.
     """
     read_usage: bool = True
     """Read the token usage that engines tell in responses, where the gateway shows their bodies."""
@@ -284,8 +314,13 @@ class PriceSettings(Part):
     """
     lora_narrow: bool = True
     """
-    Send a request for a LoRA adapter only to workers that hold it, as they report, as long as one of them may be
-    chosen.
+    Send a request for a LoRA adapter only to workers that hold it, as labels and lists of models say, as long as one of
+    them may be chosen. A worker that does not say may hold it, and pays `PICKER_LORA_LOAD_BLOCKS`.
+    """
+    lora_load_blocks: float = Field(default=64.0, ge=0, le=1_048_576)
+    """
+    Price of bringing a LoRA adapter to work on a worker, in blocks: a worker that runs it already takes so much more
+    load before others get its requests.
     """
     criteria: Words = ()
     """
@@ -507,6 +542,10 @@ class WorkerSettings(Part):
     """Scheme of the workers' `/metrics`."""
     metrics_path: str = "/metrics"
     """Path of the workers' `/metrics`."""
+    models_seconds: Seconds = Field(default=30.0, ge=0, le=86_400)
+    """
+    Between two looks at a worker's `/v1/models`, where engines name the LoRA adapters they hold. 0: never asked.
+    """
     kv_cache_usage_percentage_metric: str = ""
     """Name of the engine's KV-cache usage, a fraction 0..1. Empty: vLLM's names, the new one first."""
 

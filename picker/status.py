@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Protocol
 
 from discovery.source import PeerSource, WorkerSource
+from picker.core.adapters import Held
 from picker.core.index import PrefixIndex
 from picker.core.predicted import Predicted
 from picker.core.race import atomic_pays_above, unseen_requests
+from picker.criteria.judging import Criteria
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
 from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Readiness
 from picker.reconciling import Reconciling
+from picker.requests.rewritefile import WatchedRules
 from picker.requests.tokens import Tokens
 from picker.serving.server import Server
 from picker.settings import Settings
 from picker.underway import Underway
+from picker.workers.models import ModelLists
 from picker.workers.registry import Registry
 from picker.workers.scrape import Scraper
 from stateplane.booking import NOTHING, Booking, Owner
@@ -31,6 +36,8 @@ class Parts(Protocol):
     """The parts of one replica that are shown."""
 
     settings: Settings
+    criteria: Criteria
+    models: ModelLists
     owner: Owner
     desk: Desk
     index: PrefixIndex
@@ -43,6 +50,7 @@ class Parts(Protocol):
     readiness: Readiness
     reconciling: Reconciling
     registry: Registry
+    rules: WatchedRules
     scraper: Scraper
     server: Server
     subscriber: Subscriber
@@ -50,6 +58,9 @@ class Parts(Protocol):
     underway: Underway
     workers: WorkerSource
 
+
+SHOWN_ADAPTERS = 64
+"""So many adapters are shown per worker and source."""
 
 PLANE_STATES = {"healthy": 0, "slow": 1, "away": 2}
 
@@ -96,6 +107,9 @@ class Status:
                 "predictions_confirmed": {name: round(ratio, 3) for name, ratio in it.predicted.ratios().items()},
             },
             "tokenizers": it.tokens.status(),
+            "model_rewrites": it.rules.status(),
+            "criteria": _criteria(it.criteria),
+            "adapters": {"known": len(it.registry.adapters), "forgotten": it.registry.adapters.forgotten},
             "workers": [self._worker(name, events.workers.get(name)) for name in it.registry.names],
         }  # fmt: skip
 
@@ -109,6 +123,7 @@ class Status:
             if report is None
             else {"running": report.running, "waiting": report.waiting, "kv_usage": report.kv_usage,
                   "asleep": report.asleep, "age_seconds": round(now - report.ended, 3)},
+            "adapters": _adapters(it.registry.held(name, now)),
             "unbooked": it.pool.unbooked(name, now)._asdict(),
             "drift_requests": it.reconciling.drift.get(name),
             "index_blocks": it.index.count(name),
@@ -116,11 +131,13 @@ class Status:
         }  # fmt: skip
 
     def bookings(self) -> Mapping[str, Any]:
-        """Every booking of the view."""
-        version = self._parts.desk.view.version
+        """Every booking of the view, and its sums by worker: both of one moment."""
+        view = self._parts.desk.view
+        version = view.version
         return {
             "version": {"epoch": version.epoch, "number": version.number},
-            "bookings": [_booking(booking) for booking in self._parts.desk.view.bookings().values()],
+            "sums": {worker: asdict(amount) for worker, amount in view.loads().items()},
+            "bookings": [_booking(booking) for booking in view.bookings().values()],
         }
 
     def gauges(self) -> Mapping[str, float]:
@@ -139,6 +156,10 @@ class Status:
             "members": len(it.desk.members),
             "peers": _length(it.membership.peers),
             "streams_open": it.server.open_streams,
+            "log_streams_open": it.server.open_log_streams,
+            "buffered_bytes": it.server.buffered_bytes,
+            "tasks": len(asyncio.all_tasks()),
+            "certificate_expires_seconds": it.server.certificate_expires or 0,
             "bookings_own": plane.own,
             "bookings_foreign": plane.foreign,
             "bookings_draining": plane.draining,
@@ -178,8 +199,13 @@ class Status:
             "serving": lambda: it.server.counts,
             "picks": lambda: it.picking.counts,
             "requests": lambda: it.tokens.counts,
+            "rewriting": lambda: it.picking.rewriting.counts,
+            "rewrite_file": lambda: it.rules.counts,
+            "responses": lambda: it.picking.answers.counts,
             "events": lambda: it.subscriber.counts,
             "scrapes": lambda: it.scraper.counts,
+            "models": lambda: it.models.counts,
+            "criteria": lambda: it.criteria.counts,
             "workers": lambda: it.registry.counts,
             "underway": lambda: it.underway.counts,
             "reconciling": lambda: it.reconciling.counts,
@@ -201,13 +227,36 @@ def _plane(status: DeskStatus, workers: int) -> Mapping[str, Any]:
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
 
 
+def _criteria(criteria: Criteria) -> list[Mapping[str, Any]]:
+    """Each criterion, in the order in which they are asked."""
+    counts = {field.name: getattr(criteria.counts, field.name) for field in fields(criteria.counts)}
+    return [{"name": name} | {what: by[name] for what, by in counts.items()} for name in criteria.names]
+
+
+def _adapters(held: Held) -> Mapping[str, Any]:
+    """A worker's LoRA adapters by each source; None: that source does not say."""
+    shown = {"labels": held.labelled, "listed": held.listed, "running": held.running}
+    return {
+        source: None if names is None else sorted(names)[:SHOWN_ADAPTERS] for source, names in shown.items()
+    } | {"most_running": held.most}
+
+
 def _event_counts(subscriber: Subscriber) -> Mapping[str, Callable[[], object]]:
     """Counts of the further sources of prefixes that are switched on."""
     dynamo, picks = subscriber.dynamo, subscriber.picks
-    return ({} if dynamo is None else {"dynamo": lambda: dynamo.counts}) | (
-        {}
-        if picks is None
-        else {"shared_picks": lambda: picks.counts, "approximate": lambda: picks.approximate.counts}
+    tails = subscriber.tail_picks
+    always: dict[str, Callable[[], object]] = {
+        "shared_tails": lambda: tails.counts,
+        "tails": lambda: tails.approximate.counts,
+    }
+    return (
+        always
+        | ({} if dynamo is None else {"dynamo": lambda: dynamo.counts})
+        | (
+            {}
+            if picks is None
+            else {"shared_picks": lambda: picks.counts, "approximate": lambda: picks.approximate.counts}
+        )
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from picker.core.worker import worker_address, worker_name, worker_rank
 from picker.prefills import Prefills, Run
 from picker.serving.seam import End, LogEntry, Responded
 from stateplane.booking import Amount, Booking, Cause, State
@@ -37,6 +38,9 @@ UNHEARD_RATE, UNHEARD_BURST = 100.0, 500.0
 
 SEEN_CAP = 5_000
 """Most bookings of other replicas that one batch of sightings names."""
+
+AT = "="
+"""Between a booking of which a log says that another worker than the booked one serves it, and that worker."""
 
 
 class Desk(Protocol):
@@ -175,20 +179,26 @@ class Underway:
         self._served(run, response.served)
 
     def _served(self, run: Run, endpoint: str) -> None:
-        if endpoint == run.worker.partition("@")[0]:
+        if endpoint == worker_address(run.worker):
             return
-        if not self._known(endpoint):
+        worker = self._worker_at(endpoint, run.worker)
+        if not worker:
             self.counts.served_unknown_worker += 1
             return
         self.counts.moved_to_served += 1
         was_prefilling = run.prefilling
         self._prefills.stop(run)
-        run.worker = endpoint
+        run.worker = worker
         run.uncached_tokens = run.prompt_tokens if was_prefilling else 0
-        self._desk.serve(run.booking_id, endpoint, Amount(run.uncached_tokens, run.blocks))
+        self._desk.serve(run.booking_id, worker, Amount(run.uncached_tokens, run.blocks))
         if was_prefilling:
             run.prefilling, run.begun, run.alone = True, self._clock(), False
             self.begin(run)
+
+    def _worker_at(self, endpoint: str, booked: str) -> str:
+        """The worker that serves there: of the rank that the request's headers name, else of the first; empty: none."""
+        ranked = worker_name(endpoint, worker_rank(booked))
+        return ranked if self._known(ranked) else endpoint if self._known(endpoint) else ""
 
     # the end
 
@@ -232,7 +242,7 @@ class Underway:
             self._other_entry(booking, entry)
 
     def _own_entry(self, run: Run, entry: LogEntry) -> None:
-        if entry.served and not entry.end:
+        if entry.served:
             self._served(run, entry.served)
         if entry.end:
             self.counts.ended_by_log += 1
@@ -262,7 +272,10 @@ class Underway:
         elif entry.booking_id in self._taking:
             self._taking[entry.booking_id] = self._clock()
         else:
-            self._seen[entry.booking_id] = None
+            moved = (
+                entry.served and entry.served != worker_address(booking.worker) and self._known(entry.served)
+            )
+            self._seen[f"{entry.booking_id}{AT}{entry.served}" if moved else entry.booking_id] = None
             if len(self._seen) > SEEN_CAP:
                 self._seen.popitem(last=False)
                 self.counts.sightings_dropped += 1
@@ -286,18 +299,24 @@ class Underway:
         return True
 
     def sightings(self) -> tuple[str, ...]:
-        """Bookings of other replicas seen alive since the last call, to be passed on to their owners."""
+        """Bookings of other replicas seen alive since the last call, to be passed on to their owners.
+
+        ``id``, or ``id=host:port`` where another worker than the booked one serves it.
+        """
         seen = tuple(self._seen)
         self._seen.clear()
         return seen
 
-    def sighted(self, booking_ids: Iterable[str]) -> None:
-        """Another replica's log named bookings of ours."""
+    def sighted(self, sightings: Iterable[str]) -> None:
+        """Another replica's log named bookings of ours, as `sightings` words them."""
         now = self._clock()
-        for booking_id in booking_ids:
+        for sighting in sightings:
+            booking_id, _, served = sighting.partition(AT)
             run = self._runs.get(booking_id)
             if run is not None:
                 run.named = now
+                if served:
+                    self._served(run, served)
 
     def worker_left(self, worker: str) -> None:
         """The worker is no longer in the pool: what we placed there is over."""

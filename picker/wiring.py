@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 from discovery.backends import open_peers, open_workers
 from discovery.source import DiscoveryError, PeerSource, WorkerSource
+from picker.core.criteria import Setup
+from picker.criteria import loading
+from picker.criteria.judging import Criteria
+from picker.requests.rewritefile import WatchedRules
 from picker.requests.tokens import Tokens
 from picker.settings import Settings, SettingsError
 from stateplane.backends import open_plane, scheme_of
@@ -91,6 +95,27 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
     return desk, backend
 
 
+def open_criteria(settings: Settings) -> Criteria:
+    """The operator's own criteria.
+
+    Raises:
+        SettingsError: one of them cannot be used, or pairs of labels are named that nobody reads.
+    """
+    price = settings.price
+    setup = Setup(settings.pool.pool, price.block_size, price.label_affinity)
+    try:
+        criteria = loading.open_criteria(price.criteria, setup)
+    except loading.CriteriaError as error:
+        raise SettingsError([f"PICKER_CRITERIA: {error}"]) from error
+    if price.label_affinity and "labels" not in price.criteria:
+        raise SettingsError(
+            [
+                "PICKER_LABEL_AFFINITY: the criterion `labels` reads it, and PICKER_CRITERIA does not name that; add it"
+            ]
+        )
+    return criteria
+
+
 def open_tokens(settings: Settings) -> Tokens:
     """The tokenizers; nothing is loaded yet.
 
@@ -101,6 +126,14 @@ def open_tokens(settings: Settings) -> Tokens:
         return Tokens(settings.requests)
     except ValueError as error:
         raise SettingsError([f"PICKER_TOKENIZERS: {error}"]) from error
+
+
+def open_rules(settings: Settings) -> WatchedRules:
+    """The model rewrites; nothing is read yet."""
+    pool = settings.pool
+    return WatchedRules(
+        settings.requests.model_rewrite_file, pool=pool.pool_name, namespace=pool.pool_namespace
+    )
 
 
 def open_worker_source(settings: Settings) -> WorkerSource:

@@ -20,6 +20,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from picker.admin.tokens import TokenMetrics
+
 LABEL_CAP = 2000
 """Most workers that get a series of their own; the rest are summed under ``worker="other"``."""
 
@@ -61,6 +63,10 @@ GAUGES: Mapping[str, str] = {
     "members": "Replicas that the state plane knows, this one included.",
     "peers": "Peers that discovery knows.",
     "streams_open": "Open ext_proc streams.",
+    "log_streams_open": "Open access log streams.",
+    "buffered_bytes": "Bytes of request bodies held now, of PICKER_MAX_BUFFERED_BYTES.",
+    "tasks": "Tasks of the event loop; in proportion to the open streams, or something leaks.",
+    "certificate_expires_seconds": "When the certificate of the ext_proc port ends, in seconds since 1970; 0: no TLS.",
     "bookings_own": "Bookings this replica owns.",
     "bookings_foreign": "Bookings of other replicas in the view.",
     "bookings_draining": "Draining bookings in the view.",
@@ -114,6 +120,7 @@ class Metrics:
             "picker_routed_by_load", "Requests priced without prefix knowledge, by reason.", ["reason"],
             registry=self.registry,
         )  # fmt: skip
+        self.tokens = TokenMetrics(self.registry)
         self._by_result = {result: self._requests.labels(result) for result in ("hit", "miss", "error")}
         self._counts: dict[str, Callable[[], object]] = {}
         self._gauges: Callable[[], Mapping[str, float]] = dict

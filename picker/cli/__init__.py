@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "demo": "replay a real trace through a local cluster and say what the picker gained",
     "sim": "parts of the local world, one at a time",
     "bench": "measure what the project promises, each number beside its budget",
+    "chaos": "break a cluster on purpose and judge what it did: the release gate",
     "settings": "list every setting with its default",
 }
 

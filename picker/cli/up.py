@@ -35,6 +35,13 @@ from picker.sim.processes import ProcessError, interruptible
     type=click.Choice(("", "headers", "response")),
     help="Until when streams are held.",
 )
+@click.option(
+    "--fallbacks",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 8),
+    help="Further endpoints that are named with each pick; the gateway tries them when one cannot serve.",
+)
 @click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop by itself after so many seconds.")
 @click.option(
     "--ports-file", type=click.Path(dir_okay=False, path_type=Path), help="Written once all are ready (JSON)."
@@ -50,6 +57,7 @@ def command(
     plane: Plane,
     sync: str,
     stream_hold: str,
+    fallbacks: int,
     seconds: float | None,
     ports_file: Path | None,
     logs: Path | None,
@@ -59,7 +67,14 @@ def command(
     A part that dies is started again two seconds later on the same port. Ctrl-C ends all of it.
     """
     in_a_folder("--ports-file", ports_file)
-    layout = Layout(replicas=replicas, workers=workers, plane=plane, sync=sync, stream_hold=stream_hold)
+    layout = Layout(
+        replicas=replicas,
+        workers=workers,
+        plane=plane,
+        sync=sync,
+        stream_hold=stream_hold,
+        fallbacks=fallbacks,
+    )
     try:
         cluster = Cluster(layout, say=_say, logs=logs, ports_file=ports_file)
         asyncio.run(_run(cluster, seconds))

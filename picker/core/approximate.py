@@ -9,6 +9,7 @@ forgotten. What is learned here is stored in the index itself.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Counts:
     used_again: int = 0
     expired: int = 0
     over_bound: int = 0
-    """Forgotten because the worker's bound was reached."""
+    """Forgotten because a bound was reached."""
     cut: int = 0
     """Blocks of very long prompts that were left out."""
 
@@ -50,21 +51,33 @@ class Approximate:
         index: where it is stored.
         ttl: seconds that a block is believed after its last use.
         worker_blocks: most blocks of one worker.
+        total_blocks: most blocks of all workers together; past it the worker that learns forgets.
 
     """
 
     def __init__(
-        self, index: Learned, *, ttl: float = TTL_SECONDS, worker_blocks: int = WORKER_BLOCKS
+        self,
+        index: Learned,
+        *,
+        ttl: float = TTL_SECONDS,
+        worker_blocks: int = WORKER_BLOCKS,
+        total_blocks: int = sys.maxsize,
     ) -> None:
         self.counts = Counts()
         self._index = index
         self._ttl = ttl
         self._most = worker_blocks
+        self._total = total_blocks
+        self._size = 0
         self._workers: dict[str, OrderedDict[int, float]] = {}
 
     def __contains__(self, worker: str) -> bool:
         """Whether anything of that worker is learned."""
         return worker in self._workers
+
+    def __len__(self) -> int:
+        """How many blocks are learned, over all workers."""
+        return self._size
 
     def count(self, worker: str) -> int:
         """How many blocks of that worker are learned."""
@@ -81,9 +94,10 @@ class Approximate:
             blocks.move_to_end(key)
         if fresh:
             self._index.store(worker, fresh)
+            self._size += len(fresh)
         self.counts.learned += len(fresh)
         self.counts.used_again += len(prompt) - len(fresh)
-        over = max(len(blocks) - self._most, 0)
+        over = min(max(len(blocks) - self._most, self._size - self._total, 0), len(blocks))
         self.counts.over_bound += over
         self._take_away(worker, over)
 
@@ -103,11 +117,12 @@ class Approximate:
 
     def forget(self, worker: str) -> None:
         """The worker speaks for itself, or left; whoever says so has emptied its part of the index."""
-        self._workers.pop(worker, None)
+        self._size -= len(self._workers.pop(worker, ()))
 
     def _take_away(self, worker: str, count: int) -> None:
         blocks = self._workers[worker]
         gone = [blocks.popitem(last=False)[0] for _ in range(count)]
+        self._size -= len(gone)
         if gone:
             self._index.remove(worker, gone)
         if not blocks:

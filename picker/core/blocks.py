@@ -44,6 +44,14 @@ def chain_seed(lora: str = "", salt: str = "") -> int:
     return seed & _U64
 
 
+def tail_seed(lora: str = "", salt: str = "") -> int:
+    """The seed of blocks that are made of more than an engine's tokens; no engine's block is hashed under it.
+
+    It is `chain_seed` plus ``xxh3_64("tail", 2)``, mod 2^64: such a block equals an announced one by chance only.
+    """
+    return (chain_seed(lora, salt) + int(xxh3_64_intdigest(b"tail", 2))) & _U64
+
+
 def sequence_hashes(
     tokens: Sequence[int] | array[int], block_size: int, *, lora: str = "", salt: str = ""
 ) -> list[int]:

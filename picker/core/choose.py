@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
@@ -16,7 +17,9 @@ from picker.core.load import NO_LOAD, Load
 from picker.core.match import NO_OVERLAP, Overlap
 from picker.core.worker import worker_address
 
-__all__ = ["AllFull", "Candidate", "Choice", "Demand", "NoWorker", "Offer", "Reason", "choose", "offer"]
+__all__ = [
+    "AllFull", "Candidate", "Choice", "Demand", "NoWorker", "Offer", "Reason", "Surcharges", "choose", "offer",
+]  # fmt: skip
 
 FULL = "full"
 """`Reason.left_out` of a worker at its limit of booked requests."""
@@ -33,6 +36,25 @@ class Candidate(NamedTuple):
     """Most requests booked there; 0: no limit."""
     barred: str = ""
     """Why it may not be chosen at all (asleep, not in the subset, ...); empty: it may."""
+
+
+class Surcharges:
+    """What is added to workers' prices for one request, beside the terms of the price; in blocks."""
+
+    __slots__ = ("_by", "totals")
+
+    def __init__(self, by: Mapping[str, Mapping[str, float]]) -> None:
+        """``by`` says who adds how much to which worker, in finite numbers; a worker that is not named pays nothing."""
+        self._by = by
+        self.totals: dict[str, float] = {}
+        """Per worker, over all that add to it."""
+        for added in by.values():
+            for worker, blocks in added.items():
+                self.totals[worker] = self.totals.get(worker, 0.0) + blocks
+
+    def of(self, worker: str) -> tuple[tuple[str, float], ...]:
+        """What each adds to that worker."""
+        return tuple((name, added[worker]) for name, added in self._by.items() if worker in added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +77,43 @@ class Reason:
     overlap: Overlap
     booked: Load
     unbooked: Load
+    added: tuple[tuple[str, float], ...] = ()
+    """The price's parts beside those: by whom, and how much."""
 
     def shown(self) -> dict[str, object]:
         """As plain values that any JSON encoder takes."""
         names = [field.name for field in fields(self)]
         values = [getattr(self, name) for name in names]
-        return {
+        shown: dict[str, object] = {
             n: v._asdict() if isinstance(v, Load | Overlap) else v for n, v in zip(names, values, strict=True)
         }
+        return shown | {"added": dict(self.added)}
 
 
 class _Field:
     """What was weighed, kept as it was; the reasons are put into words only when somebody asks."""
 
-    def __init__(self, candidates: Sequence[Candidate], demand: Demand, weights: Weights) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        demand: Demand,
+        weights: Weights,
+        added: Surcharges | None = None,
+    ) -> None:
         self._candidates = candidates
         self._demand = demand
         self._weights = weights
+        self._added = added
 
     @property
     def weighed(self) -> int:
         """How many candidates there were."""
         return len(self._candidates)
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Why candidates were left out, and how many for each reason."""
+        return Counter(why for why in map(_left_out, self._candidates) if why)
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
@@ -88,9 +125,16 @@ class _Field:
         demand, weights = self._demand, self._weights
         parts = terms(demand, candidate.booked, candidate.unbooked, candidate.overlap, weights)
         left_out = _left_out(candidate)
+        price = parts.price
+        added: tuple[tuple[str, float], ...] = ()
+        if self._added is not None:
+            price, added = (
+                price + self._added.totals.get(candidate.worker, 0.0),
+                self._added.of(candidate.worker),
+            )
         return Reason(
             worker=candidate.worker,
-            price=None if left_out else parts.price,
+            price=None if left_out else price,
             left_out=left_out,
             prefill=parts.prefill,
             decode=parts.decode,
@@ -99,6 +143,7 @@ class _Field:
             overlap=candidate.overlap,
             booked=candidate.booked,
             unbooked=candidate.unbooked,
+            added=added,
         )
 
 
@@ -113,8 +158,9 @@ class Choice(_Field):
         candidates: Sequence[Candidate],
         demand: Demand,
         weights: Weights,
+        added: Surcharges | None = None,
     ) -> None:
-        super().__init__(candidates, demand, weights)
+        super().__init__(candidates, demand, weights, added)
         self.chosen = chosen
         self.fallbacks = fallbacks
         """The next best workers, cheapest first, each on an address of its own."""
@@ -142,13 +188,15 @@ class Offer(_Field):
         candidates: Sequence[Candidate],
         demand: Demand,
         weights: Weights,
+        added: Surcharges | None = None,
     ) -> None:
-        super().__init__(candidates, demand, weights)
+        super().__init__(candidates, demand, weights, added)
+        more = {} if added is None else added.totals
         self.offered = offered
         """In random order: the first of equally cheap ones may be taken."""
         self.bases = tuple(
-            base_price(demand, one.unbooked, one.overlap, weights) + added
-            for one, added in zip(offered, noise, strict=True)
+            base_price(demand, one.unbooked, one.overlap, weights) + more.get(one.worker, 0.0) + drawn
+            for one, drawn in zip(offered, noise, strict=True)
         )
         """Of each, the part of its price that does not depend on the bookings, with its noise for temperature."""
         self.complete = complete
@@ -160,10 +208,12 @@ class Offer(_Field):
         others: tuple[str, ...] = ()
         if fallbacks > 0:
             open_to = [one for one in self._candidates if one is chosen or not _left_out(one)]
-            prices = _prices(open_to, self._demand, self._weights)
+            prices = _prices(open_to, self._demand, self._weights, self._added)
             at = next(at for at, one in enumerate(open_to) if one is chosen)
             others = _next_best(open_to, prices, at, rng, fallbacks)
-        return Choice(chosen, others, candidates=self._candidates, demand=self._demand, weights=self._weights)
+        return Choice(
+            chosen, others, candidates=self._candidates, demand=self._demand, weights=self._weights, added=self._added
+        )  # fmt: skip
 
 
 class NoWorker(_Field):
@@ -175,25 +225,36 @@ class AllFull(_Field):
 
 
 def choose(
-    candidates: Sequence[Candidate], demand: Demand, weights: Weights, rng: Random, fallbacks: int = 0
+    candidates: Sequence[Candidate],
+    demand: Demand,
+    weights: Weights,
+    rng: Random,
+    fallbacks: int = 0,
+    added: Surcharges | None = None,
 ) -> Choice | NoWorker | AllFull:
     """Take the cheapest worker that may be chosen, ties at random; with a temperature draw one by softmax of the price.
 
     The draw is ``p ~ exp(-(price - min) / ((max - min) * temperature))``. ``candidates`` must not change afterwards:
-    the reasons are read from it. ``fallbacks`` further workers are named, the next cheapest ones.
+    the reasons are read from it. ``fallbacks`` further workers are named, the next cheapest ones. ``added`` is part of
+    the prices.
     """
     open_to = [c for c in candidates if not c.barred and (not c.max_requests or not _full(c))]
     if not open_to:
-        none = all(candidate.barred for candidate in candidates)
-        return (NoWorker if none else AllFull)(candidates, demand, weights)
-    prices = _prices(open_to, demand, weights)
+        none = all(candidate.barred not in ("", FULL) for candidate in candidates)
+        return (NoWorker if none else AllFull)(candidates, demand, weights, added)
+    prices = _prices(open_to, demand, weights, added)
     at = _draw(prices, weights.temperature, rng)
     others = _next_best(open_to, prices, at, rng, fallbacks) if fallbacks > 0 else ()
-    return Choice(open_to[at], others, candidates=candidates, demand=demand, weights=weights)
+    return Choice(open_to[at], others, candidates=candidates, demand=demand, weights=weights, added=added)
 
 
 def offer(
-    candidates: Sequence[Candidate], demand: Demand, weights: Weights, rng: Random, most: int
+    candidates: Sequence[Candidate],
+    demand: Demand,
+    weights: Weights,
+    rng: Random,
+    most: int,
+    added: Surcharges | None = None,
 ) -> Offer | NoWorker:
     """The ``most`` cheapest workers that may be chosen, those at their limit last: whether they still are is not known.
 
@@ -202,8 +263,8 @@ def offer(
     """
     allowed = [one for one in candidates if not one.barred]
     if not allowed:
-        return NoWorker(candidates, demand, weights)
-    prices = _prices(allowed, demand, weights)
+        return NoWorker(candidates, demand, weights, added)
+    prices = _prices(allowed, demand, weights, added)
     scale = (max(prices) - min(prices)) * weights.temperature
     noise = [scale * math.log(max(rng.expovariate(1.0), 1e-300)) if scale > 0 else 0.0 for _ in prices]
     best = heapq.nsmallest(
@@ -212,12 +273,17 @@ def offer(
     rng.shuffle(best)
     return Offer(
         [allowed[at] for at in best], [noise[at] for at in best], complete=len(best) == len(allowed),
-        candidates=candidates, demand=demand, weights=weights,
+        candidates=candidates, demand=demand, weights=weights, added=added,
     )  # fmt: skip
 
 
-def _prices(candidates: Sequence[Candidate], demand: Demand, weights: Weights) -> list[float]:
-    """`picker.core.cost.price` of each, digit for digit; written out because every pick walks the whole pool here."""
+def _prices(
+    candidates: Sequence[Candidate], demand: Demand, weights: Weights, added: Surcharges | None
+) -> list[float]:
+    """`picker.core.cost.price` of each, digit for digit; written out because every pick walks the whole pool here.
+
+    What is added to the prices costs a walk of its own, and none where nothing is.
+    """
     prompt, blocks, size = demand
     scale, credit, host_tier, disk_tier = (
         weights.prefill_scale, weights.overlap_credit, weights.host_tier, weights.disk_tier,
@@ -237,6 +303,9 @@ def _prices(candidates: Sequence[Candidate], demand: Demand, weights: Weights) -
             + (held + more_held + blocks)
             + per_request * (requests + more_requests)
         )
+    if added is not None:
+        totals = added.totals
+        return [price + totals.get(one.worker, 0.0) for price, one in zip(prices, candidates, strict=True)]
     return prices
 
 

@@ -1,9 +1,10 @@
 """
-Workers without events: what replicas sent there, learned and told to each other.
+What events do not tell: what replicas sent to workers without events, learned and told to each other. And, of all
+workers, the *tails* of prompts with media, whose blocks no replica can tell from an event.
 
-Each pick of such a worker goes out as one record, a bridge's ``stored`` on a subject of the replicas' own:
-the prompt's blocks from the first on. Nothing is numbered for gaps: a lost record makes the others know a
-little less until the next one. A replica that starts late learns from then on.
+Each such pick goes out as one record, a bridge's ``stored`` on a subject of the replicas' own:
+the prompt's (or the tail's) blocks from the first on. Nothing is numbered for gaps: a lost record makes
+the others know a little less until the next one. A replica that starts late learns from then on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from nats.aio.msg import Msg
 from picker.core.approximate import MAX_PROMPT_BLOCKS, Approximate
 from picker.events.link import Link, Wish
 from picker.events.records import SCHEMA, Epoch, Event, Fault, decode_event, encode
-from picker.events.subjects import Subjects
+from picker.events.subjects import TAILS, Subjects
 
 WAITING_PICKS: Final = 1_024
 QUEUE_BYTES: Final = 64 * 1024 * 1024
@@ -52,8 +53,9 @@ class Picks:
         subjects: of the pool.
         link: the connection to NATS, which somebody else runs.
         approximate: what is learned.
-        wanted: whether that worker is to be learned of: watched, and no events tell of it.
+        wanted: whether that worker is to be learned of now.
         clock: monotonic seconds.
+        tails: whether these are the tails.
 
     """
 
@@ -65,9 +67,12 @@ class Picks:
         *,
         wanted: Callable[[str], bool],
         clock: Callable[[], float],
+        tails: bool = False,
     ) -> None:
         self.counts = Counts()
         self.approximate = approximate
+        self._subject_of = subjects.tails if tails else subjects.picks
+        self._tails = tails
         self._subjects = subjects
         self._link = link
         self._wanted = wanted
@@ -80,11 +85,11 @@ class Picks:
 
     def watch(self, worker: str) -> None:
         """Learn of this worker from now on, whenever its events are silent."""
-        self._by_subject[self._subjects.picks(worker)] = worker
+        self._by_subject[self._subject_of(worker)] = worker
 
     def unwatch(self, worker: str) -> None:
         """The worker left."""
-        self._by_subject.pop(self._subjects.picks(worker), None)
+        self._by_subject.pop(self._subject_of(worker), None)
         self.approximate.forget(worker)
 
     def picked(self, worker: str, hashes: Sequence[int], now: float) -> None:
@@ -113,7 +118,7 @@ class Picks:
             most = max((self._link.max_payload - ROOM_BYTES) // HASH_BYTES, 1)
             self._number += 1
             record = Event(SCHEMA, *self._self, self._number, "stored", hashes[:most])
-            if await self._link.send(self._subjects.picks(worker), encode(record)):
+            if await self._link.send(self._subject_of(worker), encode(record)):
                 self.counts.told += 1
             else:
                 self.counts.untold += 1
@@ -124,6 +129,8 @@ class Picks:
             self.approximate.expire(self._clock(), SWEEP_BLOCKS)
 
     async def _arrived(self, message: Msg) -> None:
+        if message.subject.endswith(TAILS) is not self._tails:
+            return
         record = decode_event(message.data)
         if isinstance(record, Fault) or record.kind != "stored":
             self.counts.malformed += 1

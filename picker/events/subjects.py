@@ -3,8 +3,8 @@ Where events travel on NATS: one subject per worker and rank, any name packed in
 
 ``picker.v1.<pool>.kv.<worker>.<rank>`` carries a rank's events, ``picker.v1.<pool>.ask.<worker>.<rank>``
 the questions of replicas that missed some, ``picker.v1.<pool>.picks.<worker>.<rank>`` what replicas tell
-each other of workers without events. The pool's and the worker's names are tokens, so that server
-permissions can be written per worker.
+each other of workers without events, and on ``...<rank>-tails`` of prompts with media. The pool's and the
+worker's names are tokens, so that server permissions can be written per worker.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from picker.core.worker import worker_address, worker_rank
 
 ROOT = "picker.v1"
 MAX_NAME = 1024
+TAILS = "-tails"
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _PACKED = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+|=")
@@ -72,9 +73,13 @@ class Subjects:
         """Where replicas tell each other what they sent to this worker, if its events do not tell."""
         return f"{self._prefix('picks')}.{_tail(worker)}"
 
+    def tails(self, worker: str) -> str:
+        """Where replicas tell each other what they sent to this worker behind what its events can tell."""
+        return self.picks(worker) + TAILS
+
     @property
     def all_picks(self) -> str:
-        """The subscription that carries the picks of every worker of the pool."""
+        """The subscription that carries the picks of every worker of the pool, tails included."""
         return f"{self._prefix('picks')}.*.*"
 
     @property

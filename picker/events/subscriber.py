@@ -18,6 +18,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from picker.core.approximate import Approximate
+from picker.core.index import PrefixIndex
 from picker.events.applying import Applier, Holdings
 from picker.events.counts import Counts
 from picker.events.cursor import Cursor
@@ -36,6 +37,8 @@ TURN_MESSAGES = 10
 TURN_HASHES = 4096
 """The event loop is given back after so many messages or blocks."""
 QUEUE_BYTES = 64 * 1024 * 1024
+TAIL_BLOCKS = 1_000_000
+"""Most blocks of tails, over all workers."""
 SILENT_SECONDS = 5.0
 """Bridges beat more often than this; past it one that speaks again is asked at once."""
 
@@ -77,6 +80,17 @@ class Subscriber:
                 index, ttl=settings.approximate_ttl_seconds, worker_blocks=settings.approximate_blocks
             )
             self.picks = Picks(self._subjects, self.link, learned, wanted=self._untold, clock=clock)
+        self.tails = PrefixIndex()
+        """What workers probably hold of prompts with media, behind the blocks that events can tell of."""
+        tails = Approximate(
+            self.tails,
+            ttl=settings.approximate_ttl_seconds,
+            worker_blocks=settings.approximate_blocks,
+            total_blocks=TAIL_BLOCKS,
+        )
+        self.tail_picks = Picks(
+            self._subjects, self.link, tails, wanted=self._tailed, clock=clock, tails=True
+        )
         self._applier = Applier(index, on_stored, self.counts, self._cleared)
         self._followers: dict[str, Follower] = {}
         self._by_subject: dict[str, Follower] = {}
@@ -106,6 +120,8 @@ class Subscriber:
             self.dynamo.watch(worker)
         if self.picks is not None:
             self.picks.watch(worker)
+        self.tails.add(worker)
+        self.tail_picks.watch(worker)
         self._recovering.see_to(follower)
 
     def unwatch(self, worker: str) -> None:
@@ -123,19 +139,24 @@ class Subscriber:
             self.dynamo.unwatch(worker)
         if self.picks is not None:
             self.picks.unwatch(worker)
+        self.tail_picks.unwatch(worker)
+        self.tails.drop(worker)
         self._index.drop(worker)
 
-    def routed(self, worker: str, now: float, hashes: Sequence[int] = ()) -> None:
+    def routed(self, worker: str, now: float, hashes: Sequence[int] = (), tail: Sequence[int] = ()) -> None:
         """
         A request was sent to this worker: it should soon tell of new blocks. ``now`` in monotonic seconds.
 
         ``hashes`` are the sequence hashes of the prompt's full blocks: of a worker that no events tell of,
-        they are learned and told to the other replicas, where `PICKER_APPROXIMATE` is set.
+        they are learned and told to the other replicas, where `PICKER_APPROXIMATE` is set. ``tail`` are those of what
+        stands behind, of a prompt with media: no events tell of them, so they are learned of every worker whose events
+        are followed, too.
         A worker that is sent requests and tells nothing for `PICKER_EVENTS_SILENT_SECONDS` is called silent,
         once in the log, and in `status` until it speaks again.
         """
         if self.picks is not None:
             self.picks.picked(worker, hashes, now)
+        self.tail_picks.picked(worker, tail, now)
         follower = self._followers.get(worker) if self.enabled else None
         if follower is None or not follower.routed(now, self._settings.events_silent_seconds):
             return
@@ -188,8 +209,11 @@ class Subscriber:
 
     async def run(self) -> None:
         """Follow until cancelled."""
+        learning = [picks for picks in (self.picks, self.tail_picks) if picks is not None]
         if not self.enabled:
-            await (asyncio.Event().wait() if self.picks is None else self.picks.run())
+            async with asyncio.TaskGroup() as tasks:
+                for picks in learning:
+                    tasks.create_task(picks.run(), name="picks")
         await self.link.keep(
             Wish(self._subjects.all_events, self._arrived, self._settings.events_queue, QUEUE_BYTES)
         )
@@ -202,8 +226,8 @@ class Subscriber:
                 tasks.create_task(self._apply(), name="apply events")
                 if self.dynamo is not None:
                     tasks.create_task(self.dynamo.run(), name="dynamo's events")
-                if self.picks is not None:
-                    tasks.create_task(self.picks.run(), name="picks")
+                for picks in learning:
+                    tasks.create_task(picks.run(), name="picks")
         finally:
             self._recovering.tasks = None
 
@@ -213,9 +237,14 @@ class Subscriber:
     def _untold(self, worker: str) -> bool:
         return worker in self._followers and not self.told_of(worker)
 
+    def _tailed(self, worker: str) -> bool:
+        return worker in self._followers and (self.picks is not None or self.told_of(worker))
+
     def _cleared(self, worker: str) -> None:
         if self.picks is not None:
             self.picks.approximate.forget(worker)
+        self.tail_picks.approximate.forget(worker)
+        self.tails.clear(worker)
 
     async def _opened(self) -> None:
         """The connection is there (again): whatever was published meanwhile was missed."""

@@ -35,18 +35,34 @@ class Api(StrEnum):
 
     COMPLETIONS = "completions"
     CHAT = "chat"
-    OTHER = "other"  # routed by load alone
+    RESPONSES = "responses"
+    EMBEDDINGS = "embeddings"
+    MESSAGES = "messages"  # Anthropic's
+    GENERATE = "generate"  # engines' own
+    POOLING = "pooling"  # classes, scores, ranks, pooled states
+    TOKENIZE = "tokenize"
+    AUDIO = "audio"
+    IMAGES = "images"
+    OTHER = "other"
 
 
 class Unread(StrEnum):
     """Why a request has no prompt that we can read. It is routed by load alone."""
 
-    PATH = "path"  # an API whose prompts are not read
+    PATH = "path"  # an API without prompts, or one whose prompts are not read
     HIDDEN = "hidden"  # the gateway does not show the body, or there is none
     CUT = "cut"  # the gateway shows a part of the body
     ENCODED = "encoded"  # a content encoding that is not read
     EMBEDDINGS = "embeddings"  # the prompt is given as embeddings
     TRUNCATED = "truncated"  # the engine is asked to cut the prompt: which tokens stay is its own business
+    STORED = "stored"  # the conversation so far, or the prompt, lies in the engine
+    ITEMS = "items"  # items, blocks or tools of a kind that the engine alone knows how to render
+    MEDIA = "media"  # media beside a text, at places that the engine alone knows
+    PAIRS = "pairs"  # two texts, joined in a way that the engine alone knows
+    SHAPE = "shape"  # an engine's own API, and the prompt is in no field that is known
+    UNCOMPUTED = (
+        "uncomputed"  # the engine renders or counts tokens and computes nothing: there is no load either
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +77,28 @@ class Chat:
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     exact_until: int | None = None
-    """Index of the first message with a part that is no text; None: text throughout. Tokens are known up to there."""
+    """
+    Index of the first message whose place or content the engine alone can render: one with media in it, or a system
+    message amid the turns. Tokens are known up to there. None: all of them are.
+    """
 
 
 Prompt = str | Ids | Chat
 """A text, token ids where the client sent those, or a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the client says about the standing of its request. Read for later use; nothing acts upon it yet."""
+
+    objective: str = ""
+    fairness_id: str = ""
+    priority: int | None = None
+    """As vLLM means it: lower is earlier."""
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    ignored: tuple[str, ...] = ()
+    """Names of headers whose value was too long or made no sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +118,19 @@ class Ask:
     """What is to be computed, in the order sent: several are computed apart. Empty where ``unread`` says why."""
     stream: bool = False
     n: int = 1
+    """Answers to each prompt."""
+    sequences: int = 1
+    """Sequences that are decoded for each prompt: ``n``, or ``best_of`` where that is more."""
     max_tokens: int | None = None
     add_special_tokens: bool = True
     """Whether the tokenizer frames the text with its special tokens; a rendered template holds its own."""
     unread: Unread | None = None
     estimated_tokens: int = 0
     """Prompt tokens: exact for token ids, else a guess from the length of the text."""
+    priority: int | None = None
+    """The body's own ``priority``."""
+    standing: Standing | None = None
+    """None: nothing was said about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +140,19 @@ class TokenIds:
     prompts: tuple[Ids, ...]
     complete: bool = True
     """False: leading tokens of the first prompt only; each of them is right, there are more behind them."""
+    behind: Ids = field(default_factory=lambda: array("I"))
+    """
+    What follows the leading tokens of a conversation with media, as the engine does not see it: ids of the texts, and
+    for each medium words made from its identity. Equal for equal conversations, and good for nothing else.
+    """
+
+
+class Unreadable(Exception):  # noqa: N818 - it is no error
+    """The engine alone knows the prompt; ``unread`` says why. Not the client's mistake."""
+
+    def __init__(self, unread: Unread) -> None:
+        super().__init__(str(unread))
+        self.unread = unread
 
 
 class Why(StrEnum):

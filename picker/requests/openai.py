@@ -1,36 +1,22 @@
-"""OpenAI's completions and chat completions, as clients send them and engines take them."""
+"""OpenAI's completions, chat completions and embeddings, as clients send them and engines take them."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Chat, Ids, Prompt, Unread
-from picker.requests.fields import Fields, kind
+from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Ids, Prompt, Unread
+from picker.requests.content import checked, conversation, tools_of
+from picker.requests.fields import Fields
 
 MAX_PROMPTS = 2048
-"""Most prompts in one completion request."""
+"""Most prompts in one request."""
 MAX_TOKEN_IDS = 4 * 1024 * 1024
 """Most token ids in one request, all prompts together."""
-MAX_MESSAGES = 10_000
-MAX_TOOLS = 1024
-MAX_PARTS = 10_000
-"""Most content parts in one message."""
-MEDIA_TOKENS = 512
-"""What a picture or a sound is guessed to weigh; the engine alone knows."""
-
-TEXT_PARTS: Mapping[str, str] = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-}
-"""Content parts that are text, and the field that holds it. Any other part ends what is known of the prompt."""
-
-_OWN = frozenset({"messages", "conversation", "tools", "documents", "chat_template", "tokenize"})
-"""Template arguments that would replace the conversation or the operator's template."""
+MAX_SEQUENCES = 16_384
+MOST_TOKENS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +24,22 @@ class Adapters:
     """The LoRA adapters that a model name may mean."""
 
     loras: Container[str] = ()
+    """Their names; a mapping names the base model of each beside."""
     base_model: str = ""
     """The model that they are adapters of."""
 
     def of(self, model: str) -> dict[str, Any]:
         """``lora`` and ``base_model`` of a model name."""
         if model and model in self.loras:
-            return {"lora": model, "base_model": self.base_model or model}
+            return {"lora": model, "base_model": self._base(model) or model}
+        base, _, adapter = model.rpartition(":")  # SGLang's way to name both
+        if base and adapter in self.loras:
+            return {"lora": adapter, "base_model": base}
         return {"lora": "", "base_model": model}
+
+    def _base(self, lora: str) -> str:
+        """Of adapters whose base model is known one by one, that; else the one of all."""
+        return str(self.loras[lora]) if isinstance(self.loras, Mapping) else self.base_model
 
 
 def read_completion(body: Mapping[str, Any], adapters: Adapters) -> Ask:
@@ -58,19 +52,19 @@ def read_completion(body: Mapping[str, Any], adapters: Adapters) -> Ask:
     """
     fields = Fields(body)
     prompts: tuple[Prompt, ...] = ()
-    unread = _truncation(fields)
+    unread = truncation(fields)
     if fields.get("prompt_embeds") is not None:
         unread = Unread.EMBEDDINGS
     else:
-        prompts = _prompts(fields.get("prompt"))
+        prompts = prompts_of(fields.get("prompt"), "prompt")
     return Ask(
         api=Api.COMPLETIONS,
         prompts=() if unread else prompts,
         add_special_tokens=fields.flag("add_special_tokens", default=True),
         unread=unread,
-        estimated_tokens=sum(_weight(prompt) for prompt in prompts),
-        max_tokens=fields.count("max_tokens", low=0, high=2**31 - 1),
-        **_common(fields, adapters),
+        estimated_tokens=weight(prompts),
+        max_tokens=fields.count("max_tokens", low=0, high=MOST_TOKENS),
+        **common(fields, adapters),
     )
 
 
@@ -83,32 +77,10 @@ def read_chat(body: Mapping[str, Any], adapters: Adapters) -> Ask:
 
     """
     fields = Fields(body)
-    messages = fields.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise BadRequest("messages must be a non-empty array of objects.", "messages")
-    if len(messages) > MAX_MESSAGES:
-        raise BadRequest(
-            f"messages has {len(messages)} entries; at most {MAX_MESSAGES} are allowed.", "messages"
-        )
-    exact_until, tokens = _check_messages(messages)
-    arguments = {
-        key: value for key, value in fields.mapping("chat_template_kwargs").items() if key not in _OWN
-    }
-    if (effort := fields.get("reasoning_effort")) is not None:
-        arguments.setdefault("reasoning_effort", effort)
-    switches = Fields({**body, **arguments})
-    unread = _truncation(fields)
-    limit = fields.count("max_completion_tokens", low=0, high=2**31 - 1)
-    limit = limit if limit is not None else fields.count("max_tokens", low=0, high=2**31 - 1)
-    chat = Chat(
-        messages=messages,
-        tools=_tools(fields),
-        documents=fields.objects("documents", limit=MAX_TOOLS),
-        add_generation_prompt=switches.flag("add_generation_prompt", default=True),
-        continue_final_message=switches.flag("continue_final_message", default=False),
-        arguments=arguments,
-        exact_until=exact_until,
-    )
+    chat, tokens = conversation(fields, checked(fields.get("messages")), tools=tools_of(fields))
+    unread = truncation(fields)
+    limit = fields.count("max_completion_tokens", low=0, high=MOST_TOKENS)
+    limit = limit if limit is not None else fields.count("max_tokens", low=0, high=MOST_TOKENS)
     return Ask(
         api=Api.CHAT,
         prompts=() if unread else (chat,),
@@ -116,127 +88,136 @@ def read_chat(body: Mapping[str, Any], adapters: Adapters) -> Ask:
         unread=unread,
         estimated_tokens=tokens,
         max_tokens=limit,
-        **_common(fields, adapters),
+        **common(fields, adapters),
     )
 
 
-def _common(fields: Fields, adapters: Adapters) -> dict[str, Any]:
+def read_embeddings(body: Mapping[str, Any], adapters: Adapters) -> Ask:
+    """
+    Read a body of ``/v1/embeddings``: ``input`` as OpenAI has it, or ``messages`` as vLLM takes them beside it.
+
+    Raises:
+        BadRequest: a field of the wrong type, or nothing to embed.
+
+    """
+    return _pooled(Fields(body), adapters, Api.EMBEDDINGS)
+
+
+def read_pooling(body: Mapping[str, Any], adapters: Adapters) -> Ask:
+    """
+    Read a body of ``/pooling`` or ``/classify``, which are shaped as embeddings are.
+
+    Raises:
+        BadRequest: a field of the wrong type, or neither input nor messages nor a field that a plug-in may read.
+
+    """
+    fields = Fields(body)
+    if fields.get("data") is not None and fields.get("input") is None and fields.get("messages") is None:
+        return Ask(api=Api.POOLING, unread=Unread.SHAPE, **common(fields, adapters))
+    return _pooled(fields, adapters, Api.POOLING)
+
+
+def _pooled(fields: Fields, adapters: Adapters, api: Api) -> Ask:
+    unread = truncation(fields)
+    prompts: tuple[Prompt, ...]
+    chat = fields.get("messages") is not None
+    if chat:
+        asked, tokens = conversation(fields, checked(fields.get("messages")), generation_prompt=False)
+        prompts = (asked,)
+    else:
+        prompts = prompts_of(fields.get("input"), "input")
+        tokens = weight(prompts)
+    return Ask(
+        api=api,
+        prompts=() if unread else prompts,
+        add_special_tokens=fields.flag("add_special_tokens", default=not chat),
+        unread=unread,
+        estimated_tokens=tokens,
+        **common(fields, adapters),
+    )
+
+
+def common(fields: Fields, adapters: Adapters) -> dict[str, Any]:
+    """
+    What all APIs share: whose model, whose cache, how it is answered.
+
+    Raises:
+        BadRequest: a field of the wrong type.
+
+    """
     model = fields.text("model")
+    n = fields.count("n", low=1, high=MAX_SEQUENCES) or 1
+    best = fields.get("best_of")  # not all engines know it: what makes no sense is ignored
     return {
         "model": model,
         **adapters.of(model),
         "salt": fields.text("cache_salt"),
         "stream": fields.flag("stream", default=False),
-        "n": fields.count("n", low=1, high=16_384) or 1,
+        "n": n,
+        "sequences": max(n, best) if type(best) is int and best <= MAX_SEQUENCES else n,
+        "priority": fields.count("priority", low=-(2**63), high=2**63 - 1),
     }
 
 
-def _truncation(fields: Fields) -> Unread | None:
+def truncation(fields: Fields) -> Unread | None:
+    """Whether the engine is to cut the prompt."""
     return Unread.TRUNCATED if fields.get("truncate_prompt_tokens") is not None else None
 
 
-def _weight(prompt: Prompt) -> int:
-    match prompt:
-        case str():
-            return -(-len(prompt) // BYTES_PER_TOKEN)
-        case array():
-            return len(prompt)
-    return 0
+def weight(prompts: tuple[Prompt, ...]) -> int:
+    """A guess of the tokens of texts, the number of those that are ids."""
+    return sum(
+        -(-len(prompt) // BYTES_PER_TOKEN) if isinstance(prompt, str) else len(prompt)
+        for prompt in prompts
+        if isinstance(prompt, str | array)
+    )
 
 
-def _prompts(value: Any) -> tuple[Prompt, ...]:
-    """A string, strings, token ids, or lists of token ids; anything else is the client's mistake."""
+def prompts_of(value: Any, param: str) -> tuple[Prompt, ...]:
+    """
+    A string, strings, token ids, or lists of token ids.
+
+    Raises:
+        BadRequest: anything else.
+
+    """
     match value:
         case None:
-            raise BadRequest("prompt is missing: a string, an array of strings, or token ids.", "prompt")
+            raise BadRequest(f"{param} is missing: a string, an array of strings, or token ids.", param)
         case str():
             return (value,)
         case [] | [[], *_]:
-            raise BadRequest("prompt must not be empty.", "prompt")
+            raise BadRequest(f"{param} must not be empty.", param)
         case [str(), *_] if all(isinstance(item, str) for item in value):
-            _bound(len(value), MAX_PROMPTS, "prompts")
+            _bound(len(value), MAX_PROMPTS, "prompts", param)
             return tuple(value)
         case [int(), *_]:
-            _bound(len(value), MAX_TOKEN_IDS, "token ids")
-            return (_ids(value, "prompt"),)
+            _bound(len(value), MAX_TOKEN_IDS, "token ids", param)
+            return (ids_of(value, param),)
         case [list(), *_]:
-            _bound(len(value), MAX_PROMPTS, "prompts")
-            _bound(sum(len(item) for item in value if isinstance(item, list)), MAX_TOKEN_IDS, "token ids")
-            return tuple(_ids(item, f"prompt[{index}]") for index, item in enumerate(value))
-    raise BadRequest("prompt must be a string, an array of strings, or token ids.", "prompt")
+            _bound(len(value), MAX_PROMPTS, "prompts", param)
+            total = sum(len(item) for item in value if isinstance(item, list))
+            _bound(total, MAX_TOKEN_IDS, "token ids", param)
+            return tuple(ids_of(item, f"{param}[{index}]") for index, item in enumerate(value))
+    raise BadRequest(f"{param} must be a string, an array of strings, or token ids.", param)
 
 
-def _bound(count: int, limit: int, what: str) -> None:
+def _bound(count: int, limit: int, what: str, param: str) -> None:
     if count > limit:
-        raise BadRequest(f"prompt has {count} {what}; at most {limit} are allowed.", "prompt")
+        raise BadRequest(f"{param} has {count} {what}; at most {limit} are allowed.", param)
 
 
-def _ids(value: object, param: str) -> Ids:
+def ids_of(value: object, param: str) -> Ids:
+    """
+    Token ids.
+
+    Raises:
+        BadRequest: it is no array of whole numbers of 32 bits, or an empty one.
+
+    """
     if not isinstance(value, list) or set(map(type, value)) != {int}:
         raise BadRequest(f"{param} must be a non-empty array of token ids (whole numbers).", param)
     try:
         return array("I", value)
     except OverflowError:
         raise BadRequest(f"{param} holds a token id outside 0..4294967295.", param) from None
-
-
-def _check_messages(messages: Sequence[object]) -> tuple[int | None, int]:
-    """Check roles and contents; the first message that is not text throughout, and a guess of the tokens."""
-    exact_until: int | None = None
-    characters = media = 0
-    for index, message in enumerate(messages):
-        param = f"messages[{index}]"
-        if not isinstance(message, dict):
-            raise BadRequest(f"{param} must be an object, not {kind(message)}.", param)
-        if not isinstance(message.get("role"), str):
-            raise BadRequest(f"{param}.role must be a string.", f"{param}.role")
-        text, others = _check_content(message.get("content"), f"{param}.content")
-        characters += text
-        media += others
-        if others and exact_until is None:
-            exact_until = index
-    return exact_until, -(-characters // BYTES_PER_TOKEN) + media * MEDIA_TOKENS
-
-
-def _check_content(content: object, param: str) -> tuple[int, int]:
-    """Characters of text, and how many parts are no text."""
-    if content is None:
-        return 0, 0
-    if isinstance(content, str):
-        return len(content), 0
-    if not isinstance(content, list):
-        raise BadRequest(f"{param} must be a string or an array of parts, not {kind(content)}.", param)
-    if len(content) > MAX_PARTS:
-        raise BadRequest(f"{param} has {len(content)} parts; at most {MAX_PARTS} are allowed.", param)
-    texts = [part_text(part, f"{param}[{index}]") for index, part in enumerate(content)]
-    return sum(len(text) for text in texts if text is not None), texts.count(None)
-
-
-def part_text(part: object, param: str = "content") -> str | None:
-    """
-    The text of a content part; None for a part that is no text.
-
-    Raises:
-        BadRequest: the part is neither a string nor an object with a type, or its text is no string.
-
-    """
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict):
-        raise BadRequest(f"{param} must be an object with a type, not {kind(part)}.", param)
-    field = TEXT_PARTS.get(part.get("type", "")) if isinstance(part.get("type", ""), str) else None
-    if field is None:
-        return None
-    text = part.get(field)
-    if not isinstance(text, str):
-        raise BadRequest(f"{param}.{field} must be a string, not {kind(text)}.", f"{param}.{field}")
-    return text
-
-
-def _tools(fields: Fields) -> Sequence[Mapping[str, Any]] | None:
-    tools = fields.objects("tools", limit=MAX_TOOLS)
-    for index, tool in enumerate(tools or ()):
-        function = tool.get("function")
-        if function is not None and not isinstance(function, dict):
-            raise BadRequest(f"tools[{index}].function must be an object.", f"tools[{index}].function")
-    return tools

@@ -1,19 +1,21 @@
-"""From path, headers and body to an `Ask`: which API a path belongs to, and what can be read of the body."""
+"""From path, headers and body to an `Ask`: what can be read of it, and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import orjson
 
 from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Unread
 from picker.requests.fields import MAX_NAME
-from picker.requests.openai import MAX_TOKEN_IDS, Adapters, read_chat, read_completion
+from picker.requests.multipart import model_of
+from picker.requests.openai import MAX_TOKEN_IDS, Adapters
+from picker.requests.paths import Family, Shown, family_of, path_of, suffix_of
+from picker.requests.standing import read_standing
 
 __all__ = ["Ask", "BadRequest", "parse", "path_of", "read", "suffix_of"]
-
-DEFAULT_PATH = "/v1/completions"
 
 MAX_CONTAINERS = 100_000
 """Most objects and arrays in one body. Read, each costs up to 20 times its bytes and stays until tokens are known."""
@@ -21,40 +23,6 @@ MAX_STRINGS = 500_000
 """Most strings in one body, names of fields included."""
 MAX_COMMAS = MAX_TOKEN_IDS + MAX_STRINGS
 """Most values in one body, as their commas count them; token ids are the most numerous ones."""
-
-_READERS: Mapping[str, Callable[[Mapping[str, Any], Adapters], Ask]] = {
-    "/completions": read_completion,
-    "/chat/completions": read_chat,
-}
-
-_TEXT = (
-    "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/generate", "/conversations",
-    "/completions/render", "/chat/completions/render", "/tokenize", "/detokenize", "/classify", "/pooling",
-    "/score", "/rerank",
-)  # fmt: skip
-"""APIs that are known, whose prompts are not read; their bodies are text for the most part."""
-
-_OTHER = (
-    "/images/generations", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations",
-    "/audio/speech", "/models", "/health", "/ping", "/version", "/load",
-)  # fmt: skip
-"""APIs that are known, whose bodies say nothing about prompt tokens."""
-
-_SUFFIXES = sorted((*_READERS, *_TEXT, *_OTHER), key=len, reverse=True)
-
-
-def path_of(headers: Mapping[str, str]) -> str:
-    """The path of a request: ``:path``, else what proxies keep of it, else that of completions."""
-    for name in (":path", "x-original-path", "x-forwarded-path"):
-        if headers.get(name):
-            return headers[name]
-    return DEFAULT_PATH
-
-
-def suffix_of(path: str) -> str | None:
-    """The longest known path suffix, query and trailing slash removed; None for a path that nobody knows."""
-    plain = path.partition("?")[0].partition("#")[0].rstrip("/")
-    return next((suffix for suffix in _SUFFIXES if plain.endswith(suffix)), None)
 
 
 def read(
@@ -86,19 +54,32 @@ def read(
         BadRequest: the body is not what the path's API takes, or the path is unknown and to be refused.
 
     """
-    adapters = Adapters(loras, base_model)
-    suffix = suffix_of(path)
-    if suffix is None and unknown_path == "refuse":
+    family = family_of(path)
+    if family is None and unknown_path == "refuse":
         shown = path.partition("?")[0][:200]
         raise BadRequest(f"The path {shown!r} is not served here.", None)
-    reader = _READERS.get(suffix or "")
-    if reader is None:
-        return _other(suffix, body, adapters)
-    api = Api.CHAT if suffix == "/chat/completions" else Api.COMPLETIONS
+    ask = _read(family, headers, body, Adapters(loras, base_model), complete=complete)
+    standing = read_standing(headers, ask.priority)
+    return ask if standing is None else replace(ask, standing=standing)
+
+
+def _read(
+    family: Family | None,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    adapters: Adapters,
+    *,
+    complete: bool,
+) -> Ask:
+    if family is None or family.reader is None:
+        return _other(family, headers, body, adapters, complete=complete)
     unread = _unread(headers, body, complete=complete)
     if unread is not None or body is None:
-        return Ask(api=api, unread=unread, estimated_tokens=_guess(body))
-    return reader(parse(body), adapters)
+        return Ask(api=family.api, unread=unread, estimated_tokens=_guess(body) if family.computes else 0)
+    ask = family.reader(parse(body), adapters)
+    if not family.computes:
+        ask = replace(ask, prompts=(), unread=Unread.UNCOMPUTED, estimated_tokens=0, n=1, sequences=1)
+    return ask
 
 
 def parse(body: bytes) -> Mapping[str, Any]:
@@ -155,19 +136,37 @@ def _guess(body: bytes | None) -> int:
     return -(-len(body or b"") // BYTES_PER_TOKEN)
 
 
-def _other(suffix: str | None, body: bytes | None, adapters: Adapters) -> Ask:
+def _other(
+    family: Family | None,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    adapters: Adapters,
+    *,
+    complete: bool,
+) -> Ask:
     """A request routed by load: the model where it is easily told, never an error."""
-    model, text = "", suffix in _TEXT
-    if text and body:
-        try:
-            value = parse(body).get("model")
-        except BadRequest:
-            value = None
-        model = value if isinstance(value, str) and len(value) <= MAX_NAME else ""
+    model = ""
+    if (
+        family is not None
+        and family.shown is Shown.MODEL
+        and _unread(headers, body, complete=complete) is None
+    ):
+        model = _model(headers.get("content-type", ""), body or b"")
+    counted = family is not None and not family.computes
     return Ask(
-        api=Api.OTHER,
+        api=Api.OTHER if family is None else family.api,
         model=model,
         **adapters.of(model),
-        unread=Unread.PATH,
-        estimated_tokens=_guess(body) if text else 0,
+        unread=Unread.UNCOMPUTED if counted else Unread.PATH,
     )
+
+
+def _model(content_type: str, body: bytes) -> str:
+    """Of a form, or of a JSON object; empty where it is neither or names none."""
+    if content_type.lower().startswith("multipart/"):
+        return model_of(content_type, body)
+    try:
+        value = parse(body).get("model")
+    except BadRequest:
+        return ""
+    return value if isinstance(value, str) and len(value) <= MAX_NAME else ""

@@ -8,11 +8,12 @@ joined by line ends, or kept as parts where the template walks over them; tool a
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from jinja2 import nodes
@@ -22,13 +23,29 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from picker.requests.ask import Chat, JsonObject
-from picker.requests.openai import part_text
+from picker.requests.content import part_text
+from picker.requests.media import identity
 
 CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 """What transformers puts behind the message to be continued, and cuts at; some templates know it by name."""
 
-_MEDIA = f"MEDIA{secrets.token_hex(12)}"
-"""Stands where the first part that is no text begins; new at each start, so that no client can write it."""
+_MARK = f"MEDIA{secrets.token_hex(12)}"
+"""
+Stands, with a number behind it, where what is known ends (0) and for each medium; new at each start, so that no client
+can write it.
+"""
+_MARKED = re.compile(_MARK + r"(\d+)\.")
+
+
+class Rendered(NamedTuple):
+    """A conversation's text."""
+
+    text: str
+    """As the engine sees it, up to where that is known."""
+    behind: tuple[str | bytes, ...] = ()
+    """What follows: texts, and for each medium its identity."""
+    whole: bool = True
+    """Nothing follows."""
 
 
 class RenderError(Exception):
@@ -95,25 +112,26 @@ class Template:
         self.walks_parts = _walks_parts(environment.parse(source))
         """Whether it walks over the parts of a message's content: then contents are given as lists of parts."""
 
-    def render(self, chat: Chat, *, limit: int) -> tuple[str, bool]:
+    def render(self, chat: Chat, *, limit: int) -> Rendered:
         """
-        The prompt's text, and whether it is the whole of it (False: up to the first part that is no text).
+        The prompt's text, up to the first message that the engine alone can render, and what follows it.
 
         Raises:
             RenderError: the template refuses the conversation, or the text grows past ``limit`` characters.
 
         """
         try:
+            media: list[bytes] = []
             messages = [
-                _shaped(message, self.walks_parts, cut=index == chat.exact_until)
+                _shaped(message, self.walks_parts, media, cut=index == chat.exact_until)
                 for index, message in enumerate(chat.messages)
             ]
             if chat.continue_final_message:
                 _tag(messages[-1])
             text = self._text(messages, chat, limit)
-            if chat.exact_until is not None:
-                return text[: text.index(_MEDIA)], False
-            return (_continued(text) if chat.continue_final_message else text), True
+            if chat.continue_final_message:
+                text = _continued(text)
+            return Rendered(text) if chat.exact_until is None else _split(text, media)
         except RenderError:
             raise
         except Exception as error:
@@ -139,10 +157,25 @@ class Template:
         return "".join(pieces)
 
 
-def _shaped(message: JsonObject, as_parts: bool, *, cut: bool) -> dict[str, Any]:
-    """A message as templates expect it; ``cut``: its content is unknown, and marked."""
+def _split(text: str, media: Sequence[bytes]) -> Rendered:
+    """Cut at the marks; numbers and texts take turns. A template may leave out or repeat what it was given."""
+    known, *marked = _MARKED.split(text)
+    if not marked:
+        raise RenderError("the template leaves out the message at which it is to be cut")
+    behind: list[str | bytes] = []
+    for number, part in zip(marked[::2], marked[1::2], strict=True):
+        if int(number):
+            behind.append(media[int(number) - 1])
+        if part:
+            behind.append(part)
+    return Rendered(known, tuple(behind), whole=False)
+
+
+def _shaped(message: JsonObject, as_parts: bool, media: list[bytes], *, cut: bool) -> dict[str, Any]:
+    """A message as templates expect it; ``cut``: what it holds is not known, and marked from there on."""
     role = message["role"]
-    shaped: dict[str, Any] = {"role": role, "content": _content(message.get("content"), as_parts, cut=cut)}
+    content = _content(message.get("content"), as_parts, media, cut=cut)
+    shaped: dict[str, Any] = {"role": role, "content": content}
     for name in ("name", "tool_call_id", "tools"):
         if message.get(name) is not None:
             shaped[name] = message[name]
@@ -155,10 +188,24 @@ def _shaped(message: JsonObject, as_parts: bool, *, cut: bool) -> dict[str, Any]
     return shaped
 
 
-def _content(content: Any, as_parts: bool, *, cut: bool) -> str | list[dict[str, str]]:
-    parts = [content] if isinstance(content, str) else content or []
-    texts = [_MEDIA] if cut else [text for part in parts if (text := part_text(part)) is not None]
-    return [{"type": "text", "text": text} for text in texts] if as_parts else "\n".join(texts)
+def _content(content: Any, as_parts: bool, media: list[bytes], *, cut: bool) -> str | list[dict[str, str]]:
+    """The content with a mark for each medium: where it stands among parts, else before the text, as vLLM has it."""
+    parts: Sequence[Any] = [content] if isinstance(content, str) else content or []
+    marks: list[str] = []
+    texts: list[str] = []
+    for part in parts:
+        text = part_text(part)
+        if text is None:
+            media.append(identity(part))
+            text = f"{_MARK}{len(media)}."
+            (texts if as_parts else marks).append(text)
+        else:
+            texts.append(text)
+    whole = [*marks, *texts]
+    edge = f"{_MARK}0." if cut else ""
+    if not as_parts:
+        return edge + "\n".join(whole)
+    return [{"type": "text", "text": text} for text in ([edge] if cut else []) + whole]
 
 
 def _call(call: JsonObject) -> dict[str, Any]:

@@ -18,8 +18,9 @@ import structlog
 from picker.requests.ask import BYTES_PER_TOKEN, Ask, Chat, Ids, TokenIds, Untold, Why
 from picker.requests.counts import Counts
 from picker.requests.engine import Engine
+from picker.requests.media import words
 from picker.requests.sources import ANY, parse_tokenizers
-from picker.requests.template import RenderError
+from picker.requests.template import Rendered, RenderError
 from picker.requests.turns import Turn, Turns
 from picker.requests.vocabulary import MAX_PIECE, Vocabulary, VocabularyError, load
 from picker.settings import RequestSettings
@@ -30,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 MAX_TEXT = 4 * MAX_PIECE
 """Longest text of one request that is tokenised, in characters, all prompts together."""
+MAX_BEHIND = 65_536
+"""Most ids that stand for what follows the known tokens of a conversation with media."""
 RETRY_SECONDS = 30.0
 """Between two tries to load a tokenizer whose files are missing or broken."""
 
@@ -214,14 +217,15 @@ def _guarded(job: _Job) -> Work:
 
 
 def _tokenise(job: _Job) -> Work:
-    whole = True
+    rendered: Rendered | None = None
     prompts: list[str | Ids] = []
     for prompt in job.ask.prompts:
         if isinstance(prompt, Chat):
             template = job.vocabulary.template_for(tools=bool(prompt.tools))
             if template is None:
                 return Untold(Why.NO_TEMPLATE)
-            prompt, whole = template.render(prompt, limit=MAX_TEXT)
+            rendered = template.render(prompt, limit=MAX_TEXT)
+            prompt = rendered.text
         prompts.append(prompt)
     if sum(len(prompt) for prompt in prompts if isinstance(prompt, str)) > MAX_TEXT:
         return Untold(Why.TOO_LONG)
@@ -234,7 +238,22 @@ def _tokenise(job: _Job) -> Work:
             # A piece too long stopped it.
             return TokenIds((job.first,), complete=False) if job.first else Untold(Why.TOO_LONG)
         told.append(ids)
-    return TokenIds(tuple(told), complete=whole)
+    if rendered is None or rendered.whole:
+        return TokenIds(tuple(told))
+    return TokenIds(tuple(told), complete=False, behind=(yield from _behind(job.vocabulary, rendered)))
+
+
+def _behind(vocabulary: Vocabulary, rendered: Rendered) -> Generator[int, None, Ids]:
+    """Ids for what follows the known text, in the order of what is rendered, up to `MAX_BEHIND`."""
+    behind: Ids = array("I")
+    for part in rendered.behind:
+        if isinstance(part, bytes):
+            behind.extend(words(part))
+        elif not (yield from vocabulary.encode(part, special=False, into=behind)):
+            break
+        if len(behind) >= MAX_BEHIND:
+            break
+    return behind[:MAX_BEHIND]
 
 
 def _size(ask: Ask) -> int:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+SMALL = 64 * 1024
+RESERVE = 8
+"""One part in so many of the budget is for small bodies alone."""
+
 
 class Budget:
-    """Most bytes that all streams of a process may hold at one time."""
+    """Most bytes that all streams of a process may hold at one time.
+
+    The last eighth is kept for bodies up to `SMALL` bytes: a few clients that send huge bodies slowly must not take
+    the memory from the many that send small ones.
+    """
 
     __slots__ = ("held", "limit")
 
@@ -12,9 +20,10 @@ class Budget:
         self.limit = limit
         self.held = 0
 
-    def take(self, size: int) -> bool:
-        """Reserve ``size`` bytes; False, and nothing reserved, where they are not left."""
-        if self.held + size > self.limit:
+    def take(self, size: int, *, paid: int = 0) -> bool:
+        """Reserve ``size`` bytes more for a body that has ``paid``; False, and nothing reserved, if not left."""
+        limit = self.limit if paid + size <= SMALL else self.limit - self.limit // RESERVE
+        if self.held + size > limit:
             return False
         self.held += size
         return True
@@ -44,6 +53,25 @@ class Body:
         self.paid += len(piece)
         self.size += len(piece)
         self._pieces.append(piece)
+        return True
+
+    def charge(self, size: int) -> bool:
+        """Pay for bytes of this body that are kept elsewhere; False, and nothing paid, where the budget is spent."""
+        if not self._budget.take(size, paid=self.paid):
+            return False
+        self.paid += size
+        return True
+
+    def replace(self, body: bytes) -> bool:
+        """Hold other bytes instead; False, and all as it was, where the budget does not allow them."""
+        more = len(body) - self.size
+        if more > 0 and not self._budget.take(more, paid=self.paid):
+            return False
+        if more < 0:
+            self._budget.give(-more)
+        self.paid += more
+        self.size = len(body)
+        self._pieces = [body]
         return True
 
     def whole(self) -> bytes:

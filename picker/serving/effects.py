@@ -16,6 +16,20 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class SendBody:
+    """Send these bytes of a full duplex body to the gateway, in as many messages as they need (`replies.streamed`).
+
+    The transport cuts them as it sends: a large body is then in memory once, not once more in its pieces.
+    """
+
+    body: bytes
+    end: bool
+    """Whether they end the body."""
+    response: bool = False
+    """Whether it is the response's body; else the request's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decide:
     """Ask for a pick; its answer comes back through `Exchange.decided`."""
 
@@ -55,4 +69,4 @@ class Close:
     """End the stream with OK; nothing follows."""
 
 
-Effect = Send | Decide | Abandon | ResponseSeen | BodySeen | Over | Close
+Effect = Send | SendBody | Decide | Abandon | ResponseSeen | BodySeen | Over | Close

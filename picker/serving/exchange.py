@@ -3,6 +3,10 @@
 The gateway's messages go in through `Exchange.receive`, the pick's answer through `Exchange.decided`, the end of the
 stream and the passing of time through methods of their own. Each returns the effects that the transport has to perform,
 and nothing raises. Every `Picked` that goes in is answered by exactly one `Over`.
+
+Which message gets which answer, by body mode, is the table of docs/ext-proc-modes.md. An override of the response's
+mode (`Limits.mode_override`) goes with the decision in a HeadersResponse; answers follow the mode told at first, so a
+gateway that ignores it is served right.
 """
 
 from __future__ import annotations
@@ -10,42 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Literal
 
 from picker.serving import refusals, replies
-from picker.serving.buffers import Body, Budget
+from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
-from picker.serving.effects import (
-    Abandon,
-    BodySeen,
-    Close,
-    Decide,
-    Effect,
-    Over,
-    ResponseSeen,
-    Send,
-)
-from picker.serving.modes import BodyMode, UnsupportedModeError, modes_told
-from picker.serving.reading import (
-    HeadersTooLargeError,
-    attributes_of,
-    control_headers,
-    declared_length,
-    headers_of,
-    responded,
-    subset_of,
-)
-from picker.serving.seam import End, HttpRequest, Picked, Refused
-from picker.serving.wire.extproc_pb2 import HttpBody, ProcessingRequest
+from picker.serving.effects import Abandon, BodySeen, Close, Decide, Effect, Over, ResponseSeen, Send
+from picker.serving.modes import BodyMode
+from picker.serving.reading import HeadersTooLargeError, headers_of, responded
+from picker.serving.refusals import RefusedError
+from picker.serving.request_side import Awaiting, RequestSide, ends
+from picker.serving.response_side import AT_ONCE_SECONDS, Hold, ResponseSide
+from picker.serving.seam import End, Picked, Refused
+from picker.serving.wire.extproc_pb2 import ProcessingRequest
 
-Hold = Literal["headers", "response"]
+__all__ = ["AT_ONCE_SECONDS", "Exchange", "Hold", "Limits"]
 
 GUESS_SECONDS = 0.1
 """How long a gateway that names no body mode may take to send a body unasked; its message timeout starts at 0.2 s."""
-AT_ONCE_SECONDS = 0.1
-"""A half-close this soon after the headers of an event stream is no end of it."""
-MAX_PIECES = 100_000
-"""Most messages of one request's body."""
 MAX_MESSAGES = 4_000_000
 """Most messages of one stream."""
 
@@ -59,6 +44,8 @@ class Limits:
     stream_timeout: float
     mode: BodyMode = BodyMode.UNTOLD
     """Request body mode that overrides what the gateway says."""
+    mode_override: bool = False
+    """Whether to ask for another response body mode where that is of use."""
 
 
 class _Phase(Enum):
@@ -70,42 +57,26 @@ class _Phase(Enum):
     OVER = auto()
 
 
-class _Awaiting(Enum):
-    """The message of the gateway that waits for the decision."""
-
-    HEADERS = auto()
-    BODY = auto()
-    DUPLEX = auto()  # headers held back; the body follows them, the last piece ends the stream
-    TRAILERS = auto()  # headers held back; the body follows them, trailers end the stream
-
-
 class Exchange:
     """One stream. ``hold`` is asked at response headers until when the stream is to be held.
+
+    A stream whose response somebody here changes is held to its end, whatever ``hold`` says: bytes that went past us
+    changed cannot go on without us. One that is only read is not: where ``hold`` says ``headers``, it is not read.
 
     ``refuse``, where given, is the answer to whatever request comes: for a stream beyond the bound.
     """
 
     __slots__ = (
-        "_at_headers",
-        "_attributes",
-        "_awaiting",
-        "_body",
-        "_body_seen",
         "_counts",
         "_deadline",
-        "_event_stream",
-        "_headers",
         "_hold",
         "_limits",
         "_messages",
         "_open_booking",
-        "_owed",
         "_phase",
         "_refuse",
-        "_remove",
-        "_request_mode",
-        "_response_mode",
-        "_subset",
+        "_request",
+        "_response",
     )
 
     def __init__(
@@ -125,19 +96,9 @@ class Exchange:
         self._phase = _Phase.NEW
         self._deadline: float | None = now + limits.body_timeout
         self._messages = 0
-        self._request_mode = limits.mode
-        self._response_mode = BodyMode.UNTOLD
-        self._headers: dict[str, str] = {}
-        self._remove: tuple[str, ...] = ()
-        self._subset: tuple[str, ...] | None = None
-        self._attributes: dict[str, str] = {}
-        self._body = Body(budget)
-        self._awaiting = _Awaiting.HEADERS
-        self._owed: list[ProcessingRequest] = []
         self._open_booking = ""
-        self._at_headers: float | None = None
-        self._event_stream = False
-        self._body_seen = False
+        self._request = RequestSide(limits, budget=budget, counts=counts)
+        self._response = ResponseSide(budget=budget, counts=counts)
 
     @property
     def deadline(self) -> float | None:
@@ -169,36 +130,34 @@ class Exchange:
             return self._give_up(refusals.OUT_OF_ORDER)
         if self._phase is _Phase.PASSING:
             self._deadline = now + self._limits.stream_timeout
-        if kind == "request_headers":
-            return self._request_headers(message, now)
-        if kind == "request_body":
-            return self._request_body(message, now)
-        if kind == "request_trailers":
-            return self._request_trailers(message, now)
-        return self._response(kind, message, now)
+        try:
+            if kind == "request_headers":
+                return self._request_headers(message, now)
+            if kind == "request_body":
+                return self._request_body(message, now)
+            if kind == "request_trailers":
+                return self._request_trailers(now)
+        except RefusedError as refused:
+            return self._refused(refused.refusal)
+        return self._response_message(kind, message, now)
 
     def decided(self, answer: Picked | Refused, now: float) -> list[Effect]:
         """The answer to the last `Decide`; it may come too late."""
         if self._phase is not _Phase.DECIDING:
             # never told to the gateway: no worker knows of it
             return [Over(answer.booking_id, End.PROVEN)] if isinstance(answer, Picked) else []
+        self._phase, self._deadline = _Phase.PASSING, now + self._limits.stream_timeout
         if isinstance(answer, Refused):
             return self._refused(answer)
-        self._counts.decided += 1
-        self._open_booking = answer.booking_id
-        self._phase, self._deadline = _Phase.PASSING, now + self._limits.stream_timeout
-        effects = self._answered(answer)
-        # a held stream lives long and needs none of this any more
-        self._headers, self._remove, self._attributes = {}, (), {}
-        owed, self._owed = self._owed, []
-        for message in owed:
-            effects += self.receive(message, now)
-        return effects
+        try:
+            return self._answered(answer)
+        except RefusedError as refused:
+            return [Over(answer.booking_id, End.PROVEN), *self._refused(refused.refusal)]
 
     def performed(self) -> None:
         """All effects handed out so far are done: what they held in memory is free."""
-        if self._phase in (_Phase.PASSING, _Phase.OVER):
-            self._body.forget()
+        if self._phase is _Phase.PASSING or self._phase is _Phase.OVER:
+            self._request.forget()
 
     def half_closed(self, now: float) -> list[Effect]:
         """The gateway will send nothing more."""
@@ -214,20 +173,26 @@ class Exchange:
 
     def broken(self, now: float) -> list[Effect]:
         """The stream is lost without a word of the gateway, for a transport that can tell."""
+        self._response.drop()
         return self._end(End.CANCELLED)
 
     def expired(self, now: float) -> list[Effect]:
         """The deadline passed; does nothing before it."""
         if self._deadline is None or now < self._deadline:
             return []
-        if self._phase is _Phase.BODY and self._request_mode is BodyMode.UNTOLD:
-            return self._guess(now)
+        if self._phase is _Phase.BODY and self._request.mode is BodyMode.UNTOLD:
+            # whatever the mode is, a decision in the headers answer is right
+            self._counts.modes_guessed += 1
+            return self._decide(Awaiting.HEADERS, now)
+        if self._phase is _Phase.BODY and self._request.ahead:
+            self._counts.bodies_ahead += 1
+            return self._decide(Awaiting.HEADERS, now, ended=False, collected=True)
         if self._phase is _Phase.BODY:
             self._counts.body_timeouts += 1
             return self._refused(refusals.BODY_TIMEOUT)
         if self._phase is _Phase.DECIDING:
             self._counts.pick_timeouts += 1
-            return [Abandon(), *self._refused(refusals.PICK_TIMEOUT)]
+            return self._refused(refusals.PICK_TIMEOUT)
         self._counts.closed_idle += 1
         return self._end(End.CLOSED_BY_US)
 
@@ -247,178 +212,128 @@ class Exchange:
             return self._unexpected()
         if self._refuse is not None:
             return self._refused(self._refuse)
-        try:
-            self._headers = headers_of(message.request_headers.headers)
-            told, self._response_mode = modes_told(message)
-        except HeadersTooLargeError:
-            self._counts.refused_headers += 1
-            return self._refused(refusals.HEADERS_TOO_LARGE)
-        except UnsupportedModeError as mode:
-            self._counts.refused_mode += 1
-            return self._refused(refusals.unsupported_mode(mode.number))
-        if self._request_mode is BodyMode.UNTOLD:
-            self._request_mode = told
-        self._remove = control_headers(self._headers)
-        self._subset = subset_of(message)
-        self._attributes = attributes_of(message)
-        if message.request_headers.end_of_stream or not self._request_mode.collects:
-            return self._decide(_Awaiting.HEADERS, now)
-        if (declared_length(self._headers) or 0) > self._limits.max_body:
-            return self._too_large()
-        self._phase = _Phase.BODY
-        if self._request_mode is BodyMode.UNTOLD:
-            self._deadline = now + min(GUESS_SECONDS, self._limits.body_timeout)
-            return []
-        self._deadline = now + self._limits.body_timeout
-        if self._request_mode is BodyMode.FULL_DUPLEX_STREAMED:
-            return []
-        return [Send(replies.headers_passed(self._remove))]
+        request = self._request
+        request.headers(message)
+        self._response.told = request.told.response
+        if message.request_headers.end_of_stream:
+            return self._decide(Awaiting.HEADERS, now)
+        if request.ahead or request.mode is BodyMode.UNTOLD:
+            wait = min(GUESS_SECONDS, self._limits.body_timeout)
+        elif request.mode.collects:
+            wait = self._limits.body_timeout
+        else:
+            return self._decide(Awaiting.HEADERS, now)
+        if not request.ahead:
+            request.check_declared()
+        self._phase, self._deadline = _Phase.BODY, now + wait
+        return request.headers_passed() if request.mode.whole else []
 
     def _request_body(self, message: ProcessingRequest, now: float) -> list[Effect]:
-        body = message.request_body
+        body, request = message.request_body, self._request
         if self._phase is _Phase.DECIDING:
-            return self._owe(message)
+            request.owe(body.body, end=ends(body))
+            return []
         if self._phase is _Phase.PASSING:
-            return self._pass_body(body)
+            return request.passed(body)
         if self._phase is not _Phase.BODY:
             return self._unexpected()
-        if self._request_mode is BodyMode.UNTOLD:
+        if request.ahead:
+            kept, end = request.add_ahead(body), ends(body)
+            if kept and not end:
+                return []
+            self._counts.bodies_ahead += not kept
+            return self._decide(Awaiting.HEADERS, now, ended=kept, collected=kept)
+        if request.mode is BodyMode.UNTOLD:
             # a body before its headers were answered
-            self._request_mode = BodyMode.FULL_DUPLEX_STREAMED
+            request.mode = BodyMode.FULL_DUPLEX_STREAMED
             self._deadline = now + self._limits.body_timeout
-        fault = self._add(body.body)
-        if fault is not None:
-            return fault
-        if self._request_mode is not BodyMode.FULL_DUPLEX_STREAMED:
+        request.add(body.body)
+        if request.mode is not BodyMode.FULL_DUPLEX_STREAMED:
             # the one message with the whole body; its end of stream is missing where trailers follow
-            return self._decide(_Awaiting.BODY, now, ended=_ends(body))
-        return self._decide(_Awaiting.DUPLEX, now) if _ends(body) else []
+            return self._decide(Awaiting.BODY, now, ended=ends(body))
+        return self._decide(Awaiting.DUPLEX, now) if ends(body) else []
 
-    def _request_trailers(self, message: ProcessingRequest, now: float) -> list[Effect]:
-        if self._phase is _Phase.DECIDING:
-            return self._owe(message)
+    def _request_trailers(self, now: float) -> list[Effect]:
+        request = self._request
         if self._phase is _Phase.PASSING:
-            return [Send(replies.trailers_passed())]
-        if self._phase is not _Phase.BODY or self._request_mode in (
-            BodyMode.BUFFERED,
-            BodyMode.BUFFERED_PARTIAL,
-        ):
+            return request.trailers_passed()
+        if self._phase is _Phase.DECIDING or (self._phase is _Phase.BODY and request.ahead):
+            request.owe_trailers()
+            ahead = self._phase is _Phase.BODY
+            return self._decide(Awaiting.HEADERS, now, collected=True) if ahead else []
+        if self._phase is not _Phase.BODY or request.mode.whole:
             return self._unexpected()
-        self._request_mode = BodyMode.FULL_DUPLEX_STREAMED
-        return self._decide(_Awaiting.TRAILERS, now)
+        request.mode = BodyMode.FULL_DUPLEX_STREAMED
+        return self._decide(Awaiting.TRAILERS, now)
 
-    def _add(self, piece: bytes) -> list[Effect] | None:
-        """Append to the body, or the effects of a refusal."""
-        if self._body.size + len(piece) > self._limits.max_body:
-            return self._too_large()
-        if self._messages > MAX_PIECES:
-            self._counts.refused_too_large += 1
-            return self._refused(refusals.TOO_MANY_PIECES)
-        if not self._body.add(piece):
-            self._counts.refused_memory += 1
-            return self._refused(refusals.MEMORY_FULL)
-        return None
-
-    def _owe(self, message: ProcessingRequest) -> list[Effect]:
-        """Keep a message that came before the decision: it is answered after it, in its order."""
-        fault = self._add(message.request_body.body)
-        if fault is not None:
-            return [Abandon(), *fault]
-        self._owed.append(message)
-        return []
-
-    def _decide(self, awaiting: _Awaiting, now: float, *, ended: bool = True) -> list[Effect]:
-        self._phase, self._awaiting = _Phase.DECIDING, awaiting
-        self._deadline = now + self._limits.body_timeout
-        whole = None if awaiting is _Awaiting.HEADERS else self._body.whole()
-        cut = self._request_mode is BodyMode.BUFFERED_PARTIAL and awaiting is _Awaiting.BODY and not ended
-        request = HttpRequest(
-            headers=self._headers,
-            body=whole,
-            complete=not cut or len(whole or b"") == declared_length(self._headers),
-            subset=self._subset,
-            attributes=self._attributes,
-        )
-        return [Decide(request)]
-
-    def _guess(self, now: float) -> list[Effect]:
-        """No mode was named and no body came: whatever the mode is, a decision in the headers answer is right."""
-        self._counts.modes_guessed += 1
-        return self._decide(_Awaiting.HEADERS, now)
+    def _decide(
+        self, awaiting: Awaiting, now: float, *, ended: bool = True, collected: bool = False
+    ) -> list[Effect]:
+        asked = self._request.asked(awaiting, ended=ended, collected=collected)
+        self._phase, self._deadline = _Phase.DECIDING, now + self._limits.body_timeout
+        return [Decide(asked)]
 
     def _answered(self, picked: Picked) -> list[Effect]:
-        """The decision on its way to the gateway, where the message that waits for it wants it."""
-        if self._awaiting is _Awaiting.BODY:
-            return [Send(replies.body_decided(picked, self._remove))]
-        effects: list[Effect] = [Send(replies.headers_decided(picked, self._remove))]
-        if self._awaiting is _Awaiting.HEADERS:
-            return effects
-        end = self._awaiting is _Awaiting.DUPLEX
-        effects += [Send(piece) for piece in replies.body_echoed(self._body.taken(), end=end)]
-        if not end:
-            effects.append(Send(replies.trailers_passed()))
+        """The decision on its way to the gateway; nothing is booked before all of it is sure to be sent."""
+        response = self._response
+        if picked.reading is not None:
+            response.expect(picked.reading)
+        asked = self._request.override(reads=response.read)
+        if asked is BodyMode.STREAMED and not response.rewrites and self._hold() == "headers":
+            asked = None  # the stream will be gone before the body comes
+        effects = self._request.answers(picked, shown=asked)
+        response.override(asked)
+        self._counts.decided += 1
+        self._open_booking = picked.booking_id
         return effects
-
-    def _pass_body(self, body: HttpBody) -> list[Effect]:
-        """A piece of a body that nobody here waits for any more."""
-        if self._request_mode is BodyMode.UNTOLD:
-            # After a guess. Buffered bodies come whole; a duplex gateway's first piece does not end its body.
-            self._request_mode = (
-                BodyMode.BUFFERED if _ends(body) and body.body else BodyMode.FULL_DUPLEX_STREAMED
-            )
-        if self._request_mode is BodyMode.FULL_DUPLEX_STREAMED:
-            return [Send(piece) for piece in replies.body_echoed(body.body, end=_ends(body))]
-        return [Send(replies.body_passed())]
 
     # -- the response -------------------------------------------------------------------------------------------
 
-    def _response(self, kind: str, message: ProcessingRequest, now: float) -> list[Effect]:
+    def _response_message(self, kind: str, message: ProcessingRequest, now: float) -> list[Effect]:
         effects: list[Effect] = []
         if self._phase is not _Phase.PASSING:
             # the gateway answers by itself, or shows us no request: nothing is booked
             if self._phase is _Phase.DECIDING:
-                self._counts.abandoned += 1
-                effects.append(Abandon())
+                effects += self._abandoned()
             self._counts.local_replies += 1
-            self._body.forget()
-            self._owed = []
+            self._request.drop()
             self._phase, self._deadline = _Phase.PASSING, now + self._limits.stream_timeout
         if kind == "response_headers":
             return effects + self._response_headers(message, now)
         if kind == "response_body":
-            return effects + self._response_body(message.response_body)
+            return effects + self._response_body(message)
+        effects += self._response.finish(self._response_mode())
         return [*effects, Send(replies.response_trailers_passed()), *self._booking_over(End.PROVEN)]
 
     def _response_headers(self, message: ProcessingRequest, now: float) -> list[Effect]:
         effects: list[Effect] = []
         end = message.response_headers.end_of_stream
         try:
-            response, unreached = responded(message, headers_of(message.response_headers.headers))
+            headers = headers_of(message.response_headers.headers)
         except HeadersTooLargeError:
-            response, unreached = responded(message, {})
-        self._at_headers, self._event_stream = now, response.event_stream
+            headers = {}
+        response, unreached = responded(message, headers)
         if self._open_booking:
             effects.append(ResponseSeen(self._open_booking, response))
         effects.append(Send(replies.response_headers_passed()))
         if end or unreached:
             effects += self._booking_over(End.PROVEN)
-        if self._response_mode in (BodyMode.NONE, BodyMode.STREAMED) and self._hold() == "headers":
+        if not self._response.headers(response, headers, now, over=end or unreached, hold=self._hold):
             effects += self._end(End.CLOSED_BY_US)
         return effects
 
-    def _response_body(self, body: HttpBody) -> list[Effect]:
+    def _response_body(self, message: ProcessingRequest) -> list[Effect]:
+        body = message.response_body
+        data, end = body.body, ends(body)
         effects: list[Effect] = []
-        if self._open_booking and body.body and not self._body_seen:
-            self._body_seen = True
+        if self._response.first_bytes(data) and self._open_booking:
             effects.append(BodySeen(self._open_booking))
-        mode = self._response_mode if self._response_mode is not BodyMode.UNTOLD else self._request_mode
-        if mode is BodyMode.FULL_DUPLEX_STREAMED:
-            effects += [Send(piece) for piece in replies.response_body_echoed(body.body, end=_ends(body))]
-        else:
-            effects.append(Send(replies.response_body_passed()))
-        if _ends(body):
-            effects += self._booking_over(End.PROVEN)
-        return effects
+        effects += self._response.piece(data, self._response_mode(), end=end)
+        return effects + self._booking_over(End.PROVEN) if end else effects
+
+    def _response_mode(self) -> BodyMode:
+        told = self._response.told
+        return told if told is not BodyMode.UNTOLD else self._request.mode
 
     # -- ends ---------------------------------------------------------------------------------------------------
 
@@ -426,32 +341,35 @@ class Exchange:
         booking, self._open_booking = self._open_booking, ""
         return [Over(booking, end)] if booking else []
 
+    def _abandoned(self) -> list[Effect]:
+        self._counts.abandoned += 1
+        return [Abandon()]
+
     def _end(self, end: End) -> list[Effect]:
-        """The stream is over: the one place where that happens."""
+        """The stream is over: the one place where that happens, but for refusals."""
         if self._phase is _Phase.OVER:
             return []
-        effects: list[Effect] = []
-        if self._phase is _Phase.DECIDING:
-            self._counts.abandoned += 1
-            effects.append(Abandon())
+        effects = self._abandoned() if self._phase is _Phase.DECIDING else []
         effects += self._booking_over(end)
-        self._phase, self._deadline, self._owed = _Phase.OVER, None, []
-        return [*effects, Close()]
+        if self._response.read:
+            effects += self._response.finish(self._response_mode())
+        return effects + self._closed()
+
+    def _closed(self) -> list[Effect]:
+        if self._phase is not _Phase.PASSING:
+            self._request.drop()
+        self._phase, self._deadline = _Phase.OVER, None
+        return [Close()]
 
     def _let_go(self, now: float) -> list[Effect]:
-        if self._at_headers is None:
-            return self._end(End.CANCELLED)
-        at_once = self._event_stream and now - self._at_headers < AT_ONCE_SECONDS
-        return self._end(End.CANCELLED if at_once else End.HALF_CLOSED)
+        if self._response.read:
+            self._response.drop()
+        return self._end(End.CANCELLED if self._response.too_early(now) else End.HALF_CLOSED)
 
     def _refused(self, refusal: Refused) -> list[Effect]:
         self._counts.refused += 1
-        self._phase, self._deadline, self._owed = _Phase.OVER, None, []
-        return [Send(replies.refused(refusal)), Close()]
-
-    def _too_large(self) -> list[Effect]:
-        self._counts.refused_too_large += 1
-        return self._refused(refusals.too_large(self._limits.max_body))
+        abandon: list[Effect] = [Abandon()] if self._phase is _Phase.DECIDING else []
+        return [*abandon, Send(replies.refused(refusal)), *self._closed()]
 
     def _unexpected(self) -> list[Effect]:
         self._counts.out_of_order += 1
@@ -463,9 +381,4 @@ class Exchange:
             return self._end(End.CANCELLED)
         if refusal is refusals.OUT_OF_ORDER:
             self._counts.refused_order += 1
-        abandon: list[Effect] = [Abandon()] if self._phase is _Phase.DECIDING else []
-        return [*abandon, *self._refused(refusal)]
-
-
-def _ends(body: HttpBody) -> bool:
-    return body.end_of_stream or body.end_of_stream_without_message
+        return self._refused(refusal)

@@ -11,10 +11,21 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from picker.serving import refusals
+from picker.serving import refusals, replies
 from picker.serving.buffers import Budget
+from picker.serving.conformance import ConformanceExchange
 from picker.serving.counts import Counts
-from picker.serving.effects import Abandon, BodySeen, Close, Decide, Effect, Over, ResponseSeen, Send
+from picker.serving.effects import (
+    Abandon,
+    BodySeen,
+    Close,
+    Decide,
+    Effect,
+    Over,
+    ResponseSeen,
+    Send,
+    SendBody,
+)
 from picker.serving.exchange import Exchange, Hold, Limits
 from picker.serving.modes import mode_named
 from picker.serving.seam import Picked, Refused, Requests
@@ -34,6 +45,7 @@ CLOSE_SECONDS = 5.0
 _FAULTS_OF_THE_GATEWAY = {
     "refused_mode": "the gateway uses an ext_proc body mode that is not served, its requests get 500",
     "refused_order": "the gateway sends ext_proc messages out of order, it must send request headers",
+    "overrides_ignored": "the gateway ignores ext_proc mode overrides, its filter must set allow_mode_override",
     "modes_guessed": "the gateway names no ext_proc body mode, bodies are not read: set PICKER_EXTPROC_MODE",
 }
 """Counts that an operator has to hear of, each once: the gateway's settings are at fault, not one request."""
@@ -63,7 +75,9 @@ class ExtProc(grpc.GenericRpcHandler):
             body_timeout=settings.body_timeout_seconds,
             stream_timeout=settings.stream_timeout_seconds,
             mode=mode_named(settings.extproc_mode),
+            mode_override=settings.mode_override,
         )
+        self._exchange = ConformanceExchange if settings.conformance else Exchange
         self._unsaid = dict(_FAULTS_OF_THE_GATEWAY)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -91,7 +105,7 @@ class ExtProc(grpc.GenericRpcHandler):
         full = len(self.streams) >= self._most
         if full:
             self.counts.refused_streams += 1
-        exchange = Exchange(
+        exchange = self._exchange(
             self._limits,
             budget=self.budget,
             hold=self._hold,
@@ -187,16 +201,23 @@ class Stream:
     async def _perform(self, effects: list[Effect]) -> None:
         # what the picker has to know first: a write may be cut off
         self._tell(effects)
-        answers = [effect.message for effect in effects if isinstance(effect, Send)]
-        if answers:
+        sends = [effect for effect in effects if isinstance(effect, Send | SendBody)]
+        if sends:
             try:
                 async with asyncio.timeout(WRITE_SECONDS):
-                    for answer in answers:
-                        await self._context.write(answer.SerializeToString())
+                    for send in sends:
+                        await self._send(send)
             except TimeoutError:
                 self._owner.counts.write_timeouts += 1
                 self._closing = True
         self._exchange.performed()
+
+    async def _send(self, send: Send | SendBody) -> None:
+        if isinstance(send, Send):
+            await self._context.write(send.message.SerializeToString())
+            return
+        for message in replies.streamed(send.body, end=send.end, response=send.response):
+            await self._context.write(message.SerializeToString())
 
     def _tell(self, effects: list[Effect]) -> None:
         requests = self._owner.requests

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
+from typing import Self
 
 from picker.serving.wire.extproc_pb2 import ProcessingRequest
 
@@ -10,17 +13,29 @@ from picker.serving.wire.extproc_pb2 import ProcessingRequest
 class BodyMode(IntEnum):
     """A body mode of ext_proc, numbered as on the wire; ``UNTOLD`` where the gateway did not name one."""
 
+    # told once: they are asked on every message
+    collects: bool
+    """Whether the body is held here until it is whole."""
+    shows: bool
+    """Whether the gateway is known to show the body at all."""
+    whole: bool
+    """Whether the body comes in one message, and its answer takes one body in place of it."""
+
+    def __new__(cls, number: int) -> Self:
+        """A member and what is true of it."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.collects = number not in (0, 1)
+        member.shows = number > 0
+        member.whole = number in (2, 3)
+        return member
+
     UNTOLD = -1
     NONE = 0
     STREAMED = 1
     BUFFERED = 2
     BUFFERED_PARTIAL = 3
     FULL_DUPLEX_STREAMED = 4
-
-    @property
-    def collects(self) -> bool:
-        """Whether the body is held here until it is whole."""
-        return self not in (BodyMode.NONE, BodyMode.STREAMED)
 
 
 class UnsupportedModeError(Exception):
@@ -36,16 +51,46 @@ def mode_named(name: str) -> BodyMode:
     return BodyMode[name.upper()] if name else BodyMode.UNTOLD
 
 
-def modes_told(message: ProcessingRequest) -> tuple[BodyMode, BodyMode]:
-    """Request and response body mode as the first message of a stream names them.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the first message of a stream says about the gateway's settings."""
+
+    request: BodyMode = BodyMode.UNTOLD
+    response: BodyMode = BodyMode.UNTOLD
+    ahead: bool = False
+    """Whether request body pieces come without waiting for the answer to the headers."""
+
+    @property
+    def overridable(self) -> bool:
+        """Whether an answer to request headers may change the response's body mode.
+
+        Envoy 1.40 ignores an override where either direction is FULL_DUPLEX_STREAMED, and where bodies are sent ahead.
+        """
+        duplex = BodyMode.FULL_DUPLEX_STREAMED
+        unknown = self.request is BodyMode.UNTOLD
+        return not (unknown or self.ahead or self.request is duplex or self.response is duplex)
+
+
+UNTOLD = Told()
+
+
+def modes_told(message: ProcessingRequest) -> Told:
+    """The modes as the first message of a stream names them.
 
     Raises:
         UnsupportedModeError: where one of them is none of ours.
     """
     if not message.HasField("protocol_config"):
-        return BodyMode.UNTOLD, BodyMode.UNTOLD
+        return UNTOLD
     told = message.protocol_config
-    return _mode(told.request_body_mode), _mode(told.response_body_mode)
+    return _told(
+        told.request_body_mode, told.response_body_mode, told.send_body_without_waiting_for_header_response
+    )
+
+
+@lru_cache(maxsize=64)  # a gateway has few settings and names them on every stream
+def _told(request: int, response: int, ahead: bool) -> Told:
+    return Told(_mode(request), _mode(response), ahead)
 
 
 def _mode(number: int) -> BodyMode:

@@ -13,6 +13,8 @@ MAX_HEADERS = 1_000
 MAX_HEADER_BYTES = 256 * 1024
 MAX_SUBSET = 10_000
 MAX_ENDPOINT = 512
+MAX_CONTENT_TYPE = 256
+MAX_ENCODING = 64
 
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
@@ -24,6 +26,7 @@ _NO_WORKER = 0x2 | 0x20 | 0x80 | 0x100
 """Response flags of Envoy which say that no worker was reached: NoHealthyUpstream, UpstreamConnectionFailure,
 UpstreamOverflow, NoRouteFound."""
 
+# all of them start with "x-", which `control_headers` relies upon
 _CONTROL = frozenset(
     {
         "x-encoder-hosts-ports",
@@ -60,14 +63,14 @@ def headers_of(message: HeaderMap) -> dict[str, str]:
     if len(message.headers) > MAX_HEADERS or message.ByteSize() > MAX_HEADER_BYTES:
         raise HeadersTooLargeError
     return {
-        header.key.lower(): header.raw_value.decode("utf-8", "replace") if header.raw_value else header.value
+        header.key.lower(): raw.decode("utf-8", "replace") if (raw := header.raw_value) else header.value
         for header in message.headers
     }
 
 
 def control_headers(headers: Mapping[str, str]) -> tuple[str, ...]:
     """The client's control headers, to be removed."""
-    return tuple(name for name in headers if is_control(name))
+    return tuple([name for name in headers if name.startswith("x-") and is_control(name)])
 
 
 def declared_length(headers: Mapping[str, str]) -> int | None:
@@ -108,13 +111,19 @@ def responded(message: ProcessingRequest, headers: Mapping[str, str]) -> tuple[R
     """What response headers tell, and whether the gateway answered without reaching any worker."""
     attributes = attributes_of(message)
     served = _served(message) or attributes.get("upstream.address", "")
-    attempts = _number(attributes.get("upstream.request_attempt_count", "1"))
-    flags = _number(attributes.get("response.flags", "0"))
+    attempts, flags = 1, 0
+    if attributes:
+        attempts = _number(attributes.get("upstream.request_attempt_count", "1"))
+        flags = _number(attributes.get("response.flags", "0"))
+    content_type = headers.get("content-type", "")[:MAX_CONTENT_TYPE].lower()
+    encoding = headers.get("content-encoding", "")[:MAX_ENCODING].strip().lower()
     response = Responded(
         status=_number(headers.get(":status", "0")),
         served=served if len(served) <= MAX_ENDPOINT else "",
         attempts=max(attempts, 1),
-        event_stream=headers.get("content-type", "").lower().startswith("text/event-stream"),
+        event_stream=content_type.startswith("text/event-stream"),
+        content_type=content_type,
+        content_encoding="" if encoding == "identity" else encoding,
     )
     return response, bool(flags & _NO_WORKER) and attempts <= 1
 

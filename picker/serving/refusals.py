@@ -8,6 +8,14 @@ RETRY_AFTER = 1
 """Seconds that a client is asked to wait."""
 
 
+class RefusedError(Exception):
+    """The request is to be answered with this refusal; what it is counted under is counted."""
+
+    def __init__(self, refusal: Refused) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
 def _bad(status: int, code: str, message: str) -> Refused:
     return Refused(status=status, type="invalid_request_error", code=code, message=message)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from picker.serving.modes import BodyMode
 from picker.serving.reading import BALANCER_NAMESPACE
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, REASON_HEADER, Picked, Refused
 from picker.serving.wire.extproc_pb2 import (
@@ -13,12 +14,15 @@ from picker.serving.wire.extproc_pb2 import (
     HeaderMutation,
     HeadersResponse,
     HeaderValueOption,
+    ProcessingMode,
     ProcessingResponse,
     TrailersResponse,
 )
 
 PIECE = 62_000
 """Most body bytes in one answer: some gateways cap messages at 64 KB."""
+
+LENGTH_HEADER = "content-length"
 
 DETAILS_PREFIX = "picker_"
 """What the response code details of our refusals start with, in the gateway's log."""
@@ -33,17 +37,32 @@ def headers_passed(remove: Iterable[str] = ()) -> ProcessingResponse:
     return response
 
 
-def headers_decided(picked: Picked, remove: Iterable[str]) -> ProcessingResponse:
-    """Request headers go on to the worker."""
+def headers_decided(
+    picked: Picked, remove: Iterable[str], override: tuple[BodyMode, BodyMode] | None = None
+) -> ProcessingResponse:
+    """Request headers go on to the worker; ``override`` asks for these body modes, request's and response's."""
     response = ProcessingResponse(request_headers=HeadersResponse())
     _decide(response, response.request_headers.response, picked, remove)
+    if override is not None:
+        _override(response.mode_override, *override)
     return response
 
 
-def body_decided(picked: Picked, remove: Iterable[str]) -> ProcessingResponse:
-    """A buffered body goes on, unchanged, to the worker."""
+def body_decided(
+    picked: Picked, remove: Iterable[str], *, body: bytes | None = None, length: bool = False
+) -> ProcessingResponse:
+    """A buffered body goes on to the worker, unchanged or as ``body``; ``length`` says its size in the headers too.
+
+    Envoy 1.40 answers 500 by itself where a changed body does not match a ``content-length`` that is there, and drops
+    that header by itself in BUFFERED_PARTIAL.
+    """
     response = ProcessingResponse(request_body=BodyResponse())
-    _decide(response, response.request_body.response, picked, remove)
+    common = response.request_body.response
+    _decide(response, common, picked, remove)
+    if body is not None:
+        common.body_mutation.body = body
+        if length:
+            _set(common.header_mutation, ((LENGTH_HEADER, str(len(body))),))
     return response
 
 
@@ -52,13 +71,14 @@ def body_passed() -> ProcessingResponse:
     return ProcessingResponse(request_body=BodyResponse(response=CommonResponse()))
 
 
-def body_echoed(body: bytes, *, end: bool) -> Iterator[ProcessingResponse]:
-    """A request body in pieces, the last one ending the stream where ``end`` says so."""
+def streamed(body: bytes, *, end: bool, response: bool) -> Iterator[ProcessingResponse]:
+    """A full duplex body in messages of at most `PIECE` bytes, the last one ending it where ``end`` says so."""
     for piece, last in _pieces(body, end=end):
-        response = ProcessingResponse()
-        streamed = response.request_body.response.body_mutation.streamed_response
-        streamed.body, streamed.end_of_stream = piece, last
-        yield response
+        message = ProcessingResponse()
+        answer = message.response_body if response else message.request_body
+        mutation = answer.response.body_mutation.streamed_response
+        mutation.body, mutation.end_of_stream = piece, last
+        yield message
 
 
 def trailers_passed() -> ProcessingResponse:
@@ -76,13 +96,17 @@ def response_body_passed() -> ProcessingResponse:
     return ProcessingResponse(response_body=BodyResponse(response=CommonResponse()))
 
 
-def response_body_echoed(body: bytes, *, end: bool) -> Iterator[ProcessingResponse]:
-    """A piece of a response body, given back as it came."""
-    for piece, last in _pieces(body, end=end):
-        response = ProcessingResponse()
-        streamed = response.response_body.response.body_mutation.streamed_response
-        streamed.body, streamed.end_of_stream = piece, last
-        yield response
+def response_body_changed(body: bytes, *, length: bool = False) -> ProcessingResponse:
+    """A piece of a response body goes on as ``body``, empty for nothing; ``length`` says its size in the headers too.
+
+    Headers can be changed here only where the gateway holds them back for the body: in BUFFERED.
+    """
+    response = ProcessingResponse(response_body=BodyResponse(response=CommonResponse()))
+    common = response.response_body.response
+    common.body_mutation.body = body
+    if length:
+        _set(common.header_mutation, ((LENGTH_HEADER, str(len(body))),))
+    return response
 
 
 def response_trailers_passed() -> ProcessingResponse:
@@ -130,6 +154,18 @@ def _decide(
     common.clear_route_cache = True
     fields = response.dynamic_metadata.fields
     fields[BALANCER_NAMESPACE].struct_value.fields[DESTINATION_HEADER].string_value = picked.destination
+
+
+def _override(mode: ProcessingMode, request: BodyMode, response: BodyMode) -> None:
+    """Every field counts, unset ones too, so all are said.
+
+    Trailers SEND keep the stream to the end of the response where no body is shown.
+    """
+    mode.request_header_mode = ProcessingMode.SEND
+    mode.response_header_mode = ProcessingMode.SEND
+    mode.request_body_mode = ProcessingMode.BodySendMode.Value(request.name)
+    mode.response_body_mode = ProcessingMode.BodySendMode.Value(response.name)
+    mode.response_trailer_mode = ProcessingMode.SEND
 
 
 def _set(mutation: HeaderMutation, headers: Iterable[tuple[str, str]]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from picker.serving import replies
 from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
-from picker.serving.effects import Effect, Over, Send
+from picker.serving.effects import Effect, Over, Send, SendBody
 from picker.serving.exchange import Exchange, Hold, Limits
 from picker.serving.modes import BodyMode
 from picker.serving.reading import ATTRIBUTES
-from picker.serving.seam import End, Picked, Refused
+from picker.serving.seam import End, Picked, Refused, Responded
 from picker.serving.wire.extproc_pb2 import (
     HeaderMap,
     HeaderValue,
@@ -41,12 +42,14 @@ def request_headers(
     end: bool = False,
     mode: BodyMode = BodyMode.UNTOLD,
     response_mode: BodyMode = BodyMode.NONE,
+    ahead: bool = False,
 ) -> ProcessingRequest:
     """The first message of a stream; without a mode, one of a gateway that names none."""
     message = ProcessingRequest(request_headers=HttpHeaders(headers=header_map(headers), end_of_stream=end))
     if mode is not BodyMode.UNTOLD:
         message.protocol_config.request_body_mode = _wire(mode)
         message.protocol_config.response_body_mode = _wire(response_mode)
+        message.protocol_config.send_body_without_waiting_for_header_response = ahead
     return message
 
 
@@ -92,6 +95,27 @@ def response_trailers() -> ProcessingRequest:
     return ProcessingRequest(response_trailers=HttpTrailers())
 
 
+class ScriptedReading:
+    """A reading that does as it is told, and remembers what it saw."""
+
+    def __init__(
+        self, change: Callable[[bytes, bool], bytes | None] = lambda data, end: None, *, rewrites: bool = True
+    ) -> None:
+        self.rewrites = rewrites
+        self.begun: list[Responded] = []
+        self.pieces: list[tuple[bytes, bool]] = []
+        self._change = change
+
+    def begin(self, response: Responded) -> None:
+        """Remember the headers."""
+        self.begun.append(response)
+
+    def piece(self, data: bytes, *, end: bool) -> bytes | None:
+        """Remember the piece and change it as told."""
+        self.pieces.append((data, end))
+        return self._change(data, end)
+
+
 class Gateway:
     """One stream's gateway. Every method returns the effects of what it did; ``now`` is the clock."""
 
@@ -100,6 +124,7 @@ class Gateway:
         *,
         mode: BodyMode = BodyMode.UNTOLD,
         response_mode: BodyMode = BodyMode.NONE,
+        ahead: bool = False,
         hold: Hold = "response",
         limits: Limits = LIMITS,
         budget: int = 1 << 30,
@@ -111,6 +136,7 @@ class Gateway:
         self.overs: list[tuple[str, End]] = []
         self._mode = mode
         self._response_mode = response_mode
+        self._ahead = ahead
         self.exchange = Exchange(
             limits,
             budget=self.budget,
@@ -123,7 +149,9 @@ class Gateway:
     def request_headers(self, headers: Mapping[str, str] = POST, *, end: bool = False) -> list[Effect]:
         """Send the first message, which names the modes."""
         return self.send(
-            request_headers(headers, end=end, mode=self._mode, response_mode=self._response_mode)
+            request_headers(
+                headers, end=end, mode=self._mode, response_mode=self._response_mode, ahead=self._ahead
+            )
         )
 
     def request_body(self, body: bytes, *, end: bool = True) -> list[Effect]:
@@ -177,8 +205,14 @@ class Gateway:
 
 
 def answers(effects: list[Effect]) -> list[ProcessingResponse]:
-    """The messages among some effects."""
-    return [effect.message for effect in effects if isinstance(effect, Send)]
+    """The messages that some effects send."""
+    messages: list[ProcessingResponse] = []
+    for effect in effects:
+        if isinstance(effect, Send):
+            messages.append(effect.message)
+        elif isinstance(effect, SendBody):
+            messages += replies.streamed(effect.body, end=effect.end, response=effect.response)
+    return messages
 
 
 def headers_set(response: ProcessingResponse) -> dict[str, str]:

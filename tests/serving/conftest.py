@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ PAIRS: list[tuple[Any, Any]] = [
     ("FULL_DUPLEX_STREAMED", "NONE"),
     ("FULL_DUPLEX_STREAMED", "STREAMED"),
     ("BUFFERED", "BUFFERED"),
+    ("BUFFERED", "BUFFERED_PARTIAL"),
     ("BUFFERED_PARTIAL", "STREAMED"),
     ("FULL_DUPLEX_STREAMED", "FULL_DUPLEX_STREAMED"),
     ("NONE", "NONE"),
@@ -196,9 +197,17 @@ async def running_worker() -> AsyncIterator[Worker]:
 
 @asynccontextmanager
 async def running_envoy(
-    directory: Path, addresses: Sequence[str], pairs: Sequence[tuple[Any, Any]], **more: Any
+    directory: Path,
+    addresses: Sequence[str],
+    pairs: Sequence[tuple[Any, Any]],
+    *,
+    change: Callable[[dict[str, Any]], None] = lambda _: None,
+    **more: Any,
 ) -> AsyncIterator[dict[str, str]]:
-    """Envoy with one listener for each pair of body modes; ends only the process it started."""
+    """Envoy with one listener for each pair of body modes; ends only the process it started.
+
+    ``change`` may alter its configuration before the start.
+    """
     admin, *ports = free_ports(len(pairs) + 1)
     listeners = [
         Listener(name_of(pair), port, request_body_mode=pair[0], response_body_mode=pair[1])
@@ -208,6 +217,7 @@ async def running_envoy(
     for listener in config["static_resources"]["listeners"]:
         manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
         manager["http_protocol_options"] = {"enable_trailers": True}
+    change(config)
     file = directory / "envoy.json"
     file.write_text(json.dumps(config))
     with (directory / "envoy.log").open("wb") as output:
@@ -256,7 +266,10 @@ async def _ready(admin: int, process: subprocess.Popen[bytes], output: Path) -> 
 
 
 @asynccontextmanager
-async def running_gate(directory: Path, pairs: Sequence[tuple[Any, Any]], **more: Any) -> AsyncIterator[Gate]:
+async def running_gate(
+    directory: Path, pairs: Sequence[tuple[Any, Any]], *, envoy: Mapping[str, Any] | None = None, **more: Any
+) -> AsyncIterator[Gate]:
+    """A gate of one's own: ``envoy`` goes to `running_envoy`, the rest are settings."""
     async with running_worker() as worker:
         gate = Gate(worker)
         gate.server = Server(settings(**more), gate.picks, hold=lambda: gate.hold)
@@ -265,7 +278,9 @@ async def running_gate(directory: Path, pairs: Sequence[tuple[Any, Any]], **more
         try:
             tls = more.get("tls", "off") != "off"
             async with (
-                running_envoy(directory, [f"127.0.0.1:{gate.server.port}"], pairs, tls=tls) as urls,
+                running_envoy(
+                    directory, [f"127.0.0.1:{gate.server.port}"], pairs, tls=tls, **(envoy or {})
+                ) as urls,
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client,
             ):
                 gate.urls, gate.client = urls, client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,13 +51,21 @@ class ChatTemplate:
 
 
 def _text(content: object) -> object:
-    """Content given in parts is the texts of its parts, a line each."""
+    """Content given in parts is the texts of its parts, a line each; a medium is words that its data makes."""
     if not isinstance(content, list):
         return content
-    texts = [part if isinstance(part, str) else part.get("text") for part in content]
+    texts = [part if isinstance(part, str) else part.get("text", _medium(part)) for part in content]
     if not all(isinstance(text, str) for text in texts):
-        raise ChatError("a message has a content part that is no text; this model reads text only")
+        raise ChatError("a message has a content part whose text is no string")
     return "\n".join(str(text) for text in texts)
+
+
+def _medium(part: Mapping[str, Any]) -> object:
+    """Looked at by no model: enough words that equal media share blocks and others do not."""
+    if part.get("type") in (None, "text"):
+        return None
+    digest = hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
+    return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
 
 
 def _to_json(value: object, indent: int | None = None) -> str:

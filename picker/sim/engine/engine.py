@@ -71,6 +71,7 @@ class Engine:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.born = time.monotonic()
         self.tokenizer = Tokenizer(options.model_dir)
         self.speech = Speech(self.tokenizer)
         self.pool = BlockPool(options.blocks, options.block_size)

@@ -79,6 +79,23 @@ class Step:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One sequence that has ended; times are on this machine's monotonic clock."""
+
+    number: int
+    """Counts the ends of this engine, from 1."""
+    name: str
+    booking: str
+    arrived: float
+    ended: float
+    state: str
+    """finished or aborted."""
+
+
+LIVES_KEPT = 20_000
+
+
 @dataclass(slots=True)
 class Counts:
     """What the scheduler has done since it started."""
@@ -103,6 +120,8 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.counts = Counts()
+        self.lives: deque[Life] = deque(maxlen=LIVES_KEPT)
+        """The last sequences that ended, in the order of their ends."""
         self._promised = 0
 
     def fits(self, tokens: int) -> bool:
@@ -170,7 +189,7 @@ class Scheduler:
         """Nobody wants the answer any more; what it holds is free at once. Does nothing to one that has ended."""
         if sequence.state == "waiting":
             self.waiting.remove(sequence)
-            sequence.state, sequence.ended = "aborted", now
+            self._over(sequence, "aborted", now)
         elif sequence.state == "running":
             self._end(sequence, "aborted", now)
         else:
@@ -182,7 +201,12 @@ class Scheduler:
         self._promised -= self._needs(sequence) - len(sequence.blocks)
         self.pool.release(sequence.blocks)
         sequence.blocks = []
+        self._over(sequence, state, now)
+
+    def _over(self, sequence: Sequence, state: str, now: float) -> None:
         sequence.state, sequence.ended = state, now
+        number = self.lives[-1].number + 1 if self.lives else 1
+        self.lives.append(Life(number, sequence.name, sequence.booking, sequence.arrived, now, state))
 
     def _admit(self, sequence: Sequence, now: float) -> bool:
         hits = self.hits(sequence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import orjson
 from aiohttp import web
@@ -15,7 +15,8 @@ from picker.sim.engine.engine import Engine, QueueFullError
 from picker.sim.engine.metrics import Page
 from picker.sim.engine.options import Options
 from picker.sim.engine.scheduler import Sequence
-from picker.sim.engine.truth import blocks, load, stats
+from picker.sim.engine.truth import blocks, lives, load, stats
+from picker.sim.engine.voices import VOICES, Event, Told, Voice
 
 _LARGE_BODY = 65_536
 """Bytes from which on a body is tokenised off the event loop."""
@@ -65,6 +66,8 @@ class Server:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._answer(chat=True))
         app.router.add_post("/v1/completions", self._answer(chat=False))
+        for path, voice in VOICES.items():
+            app.router.add_post(path, self._answer(chat=True, voice=voice))
         app.router.add_post("/tokenize", self._tokenize)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)
@@ -73,14 +76,16 @@ class Server:
         app.router.add_post("/sleep", self._sleep)
         app.router.add_post("/wake_up", self._wake_up)
         app.router.add_get("/debug/load", self._truth(lambda: load(self.engine)))
+        app.router.add_get("/debug/lives", self._lives)
         app.router.add_get("/debug/blocks", self._truth(lambda: blocks(self.engine)))
         app.router.add_get("/debug/stats", self._truth(lambda: stats(self.engine)))
         return app
 
-    def _answer(self, *, chat: bool) -> Handler:
+    def _answer(self, *, chat: bool, voice: Voice | None = None) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
             raw = await request.read()
             try:
+                raw = raw if voice is None else voice.read(raw)
                 if len(raw) < _LARGE_BODY:
                     wanted = self._reader.read(raw, chat=chat)
                 else:
@@ -89,6 +94,8 @@ class Server:
             except RequestError as refusal:
                 return self._json(refusal.body(), status=refusal.status)
             try:
+                if voice is not None:
+                    return await self._voiced(request, wanted, sequences[0], voice)
                 return await (self._stream if wanted.stream else self._plain)(request, wanted, sequences)
             finally:
                 for sequence in sequences:
@@ -162,6 +169,36 @@ class Server:
         await response.write_eof()
         return response
 
+    async def _voiced(
+        self, request: web.Request, wanted: Wanted, sequence: Sequence, voice: Voice
+    ) -> web.StreamResponse:
+        """An answer in another API's shape."""
+        speech, said = voice.speech(wanted.model, sequence.name), ""
+        response = web.StreamResponse(
+            headers={"content-type": "text/event-stream; charset=utf-8", **self._who()}
+        )
+
+        async def tell(events: Iterable[Event]) -> None:
+            if wanted.stream:
+                lines = (
+                    f"event: {each['type']}\ndata: ".encode() + orjson.dumps(each) + b"\n\n"
+                    for each in events
+                )
+                await response.write(b"".join(lines))
+
+        if wanted.stream:
+            await response.prepare(request)
+        async for tokens in self.engine.pieces(sequence):
+            opening = [] if said else speech.opening(_told(sequence))
+            text = self.engine.tokenizer.decode(tokens)
+            said += text
+            await tell([*opening, speech.piece(text)])
+        if not wanted.stream:
+            return self._json(speech.whole(said, sequence.ends_by, _told(sequence)))
+        await tell(speech.closing(said, sequence.ends_by, _told(sequence)))
+        await response.write_eof()
+        return response
+
     def _observe(self, sequence: Sequence) -> None:
         if sequence.state != "finished":
             return
@@ -216,6 +253,12 @@ class Server:
         self.engine.wake_up()
         return self._json({"asleep": False})
 
+    async def _lives(self, request: web.Request) -> web.StreamResponse:
+        after = request.query.get("after", "0")
+        if not after.isdecimal():
+            return self._json(RequestError(f"after must be a number, not {after!r}").body(), status=400)
+        return self._json(lives(self.engine, int(after)))
+
     def _truth(self, page: Callable[[], object]) -> Handler:
         async def answer(_: web.Request) -> web.StreamResponse:
             return self._json(page())
@@ -232,6 +275,10 @@ class Server:
 
 def _answer_name(wanted: Wanted, sequences: list[Sequence]) -> str:
     return ("chatcmpl-" if wanted.chat else "cmpl-") + sequences[0].name
+
+
+def _told(sequence: Sequence) -> Told:
+    return Told(len(sequence.prompt), sequence.cached, sequence.produced)
 
 
 def _usage(wanted: Wanted, sequences: list[Sequence]) -> dict[str, object]:

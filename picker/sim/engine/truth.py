@@ -29,6 +29,26 @@ def load(engine: Engine) -> dict[str, object]:
     }
 
 
+def lives(engine: Engine, after: int) -> dict[str, object]:
+    """What it carries, since when, and what ended after the end of that number: nothing between two looks is lost.
+
+    Times are on this machine's monotonic clock. ``born`` names this life of the engine; a look with the last
+    ``ended[-1].number`` of another life starts anew with ``after`` 0.
+    """
+    scheduler = engine.scheduler
+    ended = [life for life in reversed(scheduler.lives) if life.number > after]
+    return {
+        "name": engine.options.name,
+        "born": engine.born,
+        "now": time.monotonic(),
+        "carried": [
+            {"id": each.name, "booking": each.booking, "arrived": each.arrived, "state": each.state}
+            for each in (*scheduler.running, *scheduler.waiting)
+        ],
+        "ended": [asdict(life) for life in reversed(ended)],
+    }
+
+
 def _request(engine: Engine, sequence: Sequence, now: float) -> dict[str, object]:
     return {
         "id": sequence.name,

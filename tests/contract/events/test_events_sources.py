@@ -97,7 +97,7 @@ async def test_picks_of_a_worker_without_events_are_learned_by_every_replica_unt
     await until(lambda: all(each.subscriber.link.connected for each in (first, second, deaf)))
     hashes = [sequence_hashes(prompts(number), 4) for number in range(3)]
     await until(
-        lambda: len(second.subscriber.picks._link._held) == 2 == len(first.subscriber.picks._link._held)
+        lambda: len(second.subscriber.picks._link._held) == 3 == len(first.subscriber.picks._link._held)
     )
     first.subscriber.routed(WORKER, 0.0, hashes[0])
     second.subscriber.routed(WORKER, 0.0, hashes[1])
@@ -110,6 +110,25 @@ async def test_picks_of_a_worker_without_events_are_learned_by_every_replica_unt
     first.subscriber.routed(WORKER, 0.0, hashes[0])
     await asyncio.sleep(0.1)
     assert first.held == second.held == set(hashes[2]), "its own events tell: picks do not"
+
+
+async def test_tails_are_learned_by_every_replica_of_workers_whose_events_are_followed(
+    path: Any, until: Any, prompts: Any
+) -> None:
+    engine = path.engine()
+    await engine.store(prompts(0))
+    path.bridge(engine)
+    first, second = path.replica(), path.replica()
+    await until(lambda: first.recovered and second.recovered)
+    await until(lambda: all(len(each.subscriber.link._held) == 2 for each in (first, second)))
+    before = second.held
+    first.subscriber.routed(WORKER, 0.0, (), [1, 2, 3])
+    await until(
+        lambda: second.subscriber.tails.held(WORKER) == {1, 2, 3} == first.subscriber.tails.held(WORKER)
+    )
+    assert second.held == before, "a tail is no block of an engine's"
+    await engine.clear()
+    await until(lambda: not second.subscriber.tails.held(WORKER) and not first.subscriber.tails.held(WORKER))
 
 
 class DynamoWorker:

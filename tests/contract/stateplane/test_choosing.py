@@ -19,7 +19,7 @@ from stateplane.booking import Amount, Booking, Cause, Owner, Terms
 from stateplane.desk import Desk
 from stateplane.plane import StatePlane
 from stateplane.testing import RULES, Harness
-from tests.unit.picking.pricing import ME, hold_to_the_price, offered, pools
+from tests.unit.picking.pricing import ME, hold_to_the_price, offered, pools, surcharges
 
 WORKERS = [f"10.0.0.{n}:80" for n in range(8)]
 BURST = 64
@@ -32,14 +32,14 @@ CASES = itertools.count()
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pools())
+@given(pools(), surcharges)
 async def test_the_choice_is_the_cheapest_by_the_price(
-    harness: Harness, pool: tuple[list[Candidate], Demand, Weights]
+    harness: Harness, pool: tuple[list[Candidate], Demand, Weights], added: dict[str, float]
 ) -> None:
     plane = harness.open(ME, pool="price")
     try:
         await plane.start({})
-        await hold_to_the_price(plane, *pool, case=str(next(CASES)))
+        await hold_to_the_price(plane, *pool, case=str(next(CASES)), added=added)
     finally:
         await plane.close()
 

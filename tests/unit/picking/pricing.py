@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 from hypothesis import strategies as st
 
-from picker.core.choose import Candidate, Demand, Offer, offer
+from picker.core.choose import Candidate, Demand, Offer, Surcharges, offer
 from picker.core.cost import Weights, price, slopes, uncached_tokens
 from picker.core.load import Load
 from picker.core.match import Overlap
@@ -31,6 +32,10 @@ def pools(draw: st.DrawFn) -> tuple[list[Candidate], Demand, Weights]:
         disk_tier=draw(part), request_weight=draw(st.floats(0, 100)),
     )  # fmt: skip
     return [_worker(draw, f"w{n}", full) for n in range(draw(st.integers(1, 12)))], demand, weights
+
+
+surcharges = st.dictionaries(st.integers(0, 11).map(lambda n: f"w{n}"), st.floats(-(2.0**20), 2.0**20))
+"""What criteria add to some of these workers' prices."""
 
 
 def _worker(draw: st.DrawFn, name: str, full: int) -> Candidate:
@@ -57,9 +62,16 @@ def offered(made: Offer, demand: Demand, weights: Weights, most: int = 0) -> lis
 
 
 async def hold_to_the_price(
-    plane: StatePlane, candidates: Sequence[Candidate], demand: Demand, weights: Weights, case: str
+    plane: StatePlane,
+    candidates: Sequence[Candidate],
+    demand: Demand,
+    weights: Weights,
+    case: str,
+    added: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
     """The plane takes a worker that is cheapest by the price of what it holds, whatever the view thought of it.
+
+    ``added`` is what criteria add to the prices of workers.
 
     ``case`` keeps the workers of one case apart from those of all others on the same plane.
     """
@@ -69,7 +81,8 @@ async def hold_to_the_price(
             name = names[one.worker]
             assert (await plane.book(Booking(name, "", name, ME, held))).status is Status.DONE
     blind = [one._replace(worker=names[one.worker], booked=Load()) for one in candidates]
-    made = offer(blind, demand, weights, random.Random(1), most=len(blind))
+    by_name = {name: added[worker] for worker, name in names.items() if worker in added}
+    made = offer(blind, demand, weights, random.Random(1), len(blind), Surcharges({"criterion": by_name}))
     assert isinstance(made, Offer)
     assert made.complete
     outcome = await plane.select(
@@ -79,6 +92,8 @@ async def hold_to_the_price(
     assert outcome.status is Status.DONE
     assert outcome.booking is not None
     prices = {
-        names[one.worker]: price(demand, one.booked, one.unbooked, one.overlap, weights) for one in candidates
+        names[one.worker]: price(demand, one.booked, one.unbooked, one.overlap, weights)
+        + added.get(one.worker, 0.0)
+        for one in candidates
     }
     assert prices[outcome.booking.worker] == pytest.approx(min(prices.values()), rel=1e-9, abs=1e-6)

@@ -200,3 +200,30 @@ async def test_a_prefix_just_sent_to_a_worker_draws_the_next_request_there_befor
         assert all(one["cached_tokens"] == 0 for one in world.journal.why(third.booking_id)[0]["candidates"])
     finally:
         world.close()
+
+
+async def test_what_an_engine_only_counts_or_renders_is_booked_as_no_work(world: World) -> None:
+    answer = await picked(world, completion(PROMPT, path="/v1/completions/render"))
+    booking = world.desk.view.booking(answer.booking_id)
+    assert booking is not None
+    assert booking.amount == Amount(prefill_tokens=0, blocks=0, requests=1)
+    decision = world.journal.why(answer.booking_id)[0]
+    assert decision["prompt"]["tokens_unknown_because"] == "uncomputed"
+
+
+async def test_several_answers_share_the_prompt_and_are_one_request(world: World) -> None:
+    answer = await picked(world, completion(PROMPT, n=4))
+    booking = world.desk.view.booking(answer.booking_id)
+    assert booking is not None
+    assert booking.amount == Amount(prefill_tokens=17, blocks=5 + 3, requests=1)
+
+
+async def test_the_standing_of_a_request_is_shown_and_changes_nothing(world: World) -> None:
+    request = completion(PROMPT, priority=-5)
+    headers = {**request.headers, "x-llm-d-inference-objective": "chat", "x-slo-ttft-ms": "soon"}
+    answer = await picked(world, HttpRequest(headers, request.body))
+    standing = world.journal.why(answer.booking_id)[0]["standing"]
+    assert (standing["objective"], standing["priority"]) == ("chat", -5)
+    assert list(standing["ignored"]) == ["x-slo-ttft-ms"]
+    plain = await picked(world, completion(PROMPT))
+    assert world.journal.why(plain.booking_id)[0]["standing"] is None

@@ -11,13 +11,18 @@ import orjson
 from picker import settings
 from picker.admin.journal import Journal
 from picker.admin.metrics import Metrics
+from picker.core.adapters import Held
+from picker.core.criteria import WorkerTraits
 from picker.core.index import PrefixIndex
 from picker.core.load import NO_LOAD, Load
 from picker.core.predicted import Predicted
+from picker.eligibility import Eligibility
 from picker.picking import Picking
 from picker.requests.tokens import Tokens
+from picker.rewriting import NoRules
 from picker.serving.seam import HttpRequest
 from picker.underway import Underway
+from picker.wiring import open_criteria
 from stateplane.booking import Owner, Rules
 from stateplane.desk import Desk
 from stateplane.memory import MemoryPlane, MemoryStore
@@ -36,7 +41,7 @@ class Clock:
 class Events:
     """Events that are followed, of workers that say nothing yet."""
 
-    def routed(self, worker: str, now: float, hashes: Sequence[int] = ()) -> None:
+    def routed(self, worker: str, now: float, hashes: Sequence[int] = (), tail: Sequence[int] = ()) -> None:
         return
 
     def told_of(self, worker: str) -> bool:
@@ -55,6 +60,20 @@ class Workers:
 
     def unbooked(self, worker: str, now: float) -> Load:
         return self.loads.get(worker, NO_LOAD)
+
+
+@dataclass
+class Facts:
+    """What is known of workers beside their load, as the test says."""
+
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    adapters: dict[str, Held] = field(default_factory=dict)
+
+    def held(self, worker: str, now: float) -> Held:
+        return self.adapters.get(worker, Held())
+
+    def traits(self, worker: str, now: float) -> WorkerTraits:
+        return WorkerTraits(worker, labels=self.labels.get(worker, {}))
 
 
 class World:
@@ -76,6 +95,11 @@ class World:
         self.metrics = Metrics()
         self.journal = Journal(100)
         self.tokens = Tokens(self.settings.requests)
+        self.rules = NoRules()
+        self.facts = Facts()
+        self.eligibility = Eligibility(
+            self.settings.price, known=self.facts, criteria=open_criteria(self.settings)
+        )
         self.picking = Picking(
             self.settings,
             pool=self.workers,
@@ -90,6 +114,8 @@ class World:
             rng=random.Random(7),
             predicted=Predicted(),
             events=Events(),
+            eligibility=self.eligibility,
+            rules=self.rules,
         )
 
     def close(self) -> None:

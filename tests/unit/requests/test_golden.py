@@ -20,7 +20,8 @@ from picker.requests.pieces import Slicer
 from picker.requests.reading import read
 from picker.requests.tokens import Tokens
 from picker.settings import RequestSettings
-from tests.unit.requests.golden.cases import CHATS, TEXTS
+from tests.unit.requests.golden.cases import CHATS, TEXTS, Body
+from tests.unit.requests.golden.dresses import DRESSED, as_messages, as_response
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 ROOT = Path(__file__).resolve().parents[3]
@@ -97,6 +98,18 @@ async def test_ids_of_a_chat_are_those_of_transformers(
     for _ in range(2):  # the second time from the cache
         told = await tokens.ids(read("/v1/chat/completions", {}, body), PATIENT)
         assert told == TokenIds((array("I", expected),))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", DRESSED)
+@pytest.mark.parametrize(("path", "dress"), [("/v1/messages", as_messages), ("/v1/responses", as_response)])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_ids_of_a_chat_in_another_dress_are_the_same(
+    tokens: Tokens, golden: dict[str, Any], family: str, name: str, path: str, dress: Callable[[Body], Body]
+) -> None:
+    body = json.dumps({"model": family, **dress(CHATS[name])}).encode()
+    told = await tokens.ids(read(path, {}, body), PATIENT)
+    assert told == TokenIds((array("I", golden[family]["chats"][name]),))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -79,7 +79,7 @@ def test_a_template_beside_it_is_used_with_its_special_tokens(tmp_path: Path) ->
     assert template is not None
     from picker.requests.ask import Chat
 
-    assert template.render(Chat([{"role": "user", "content": "x"}]), limit=10) == ("<s>x", True)
+    assert template.render(Chat([{"role": "user", "content": "x"}]), limit=10).text == "<s>x"
 
 
 def test_a_json_tokenizer_beside_it_wins(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def chat_of(asked: Ask) -> Chat:
         ("/v1/chat/completions/render", "/chat/completions/render"),
         ("/v1/messages?beta=true", "/messages"),
         ("/v1/messages/count_tokens", "/messages/count_tokens"),
-        ("/inference/v1/generate", "/generate"),
+        ("/inference/v1/generate", "/inference/v1/generate"),
+        ("/generate", "/generate"),
         ("/v1/xcompletions", None),
         ("/", None),
         ("", None),
@@ -224,27 +225,18 @@ def test_of_a_repeated_key_the_last_one_counts() -> None:
 def test_an_adapter_is_served_by_its_base_models_tokenizer() -> None:
     asked = ask(COMPLETIONS, {"model": "poet", "prompt": "x"}, loras=("poet",), base_model="base")
     assert (asked.model, asked.lora, asked.base_model) == ("poet", "poet", "base")
-    asked = ask("/v1/responses", {"model": "poet"}, loras=("poet",), base_model="base")
+    asked = ask("/v1/responses", {"model": "poet", "input": ""}, loras=("poet",), base_model="base")
     assert (asked.lora, asked.base_model) == ("poet", "base")
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/embeddings", "/v1/messages", "/v1/audio/speech", "/v1/models", "/whatever"]
-)
-@pytest.mark.parametrize("body", [None, b"", b"\x00binary", b'{"model": 3}'])
-def test_other_paths_are_routed_by_load_whatever_their_body(path: str, body: bytes | None) -> None:
-    asked = read(path, {}, body)
-    assert (asked.api, asked.prompts, asked.unread, asked.model) == (Api.OTHER, (), Unread.PATH, "")
-
-
-def test_the_model_of_another_api_is_still_told() -> None:
-    assert ask("/v1/embeddings", {"model": "e", "input": "x"}).model == "e"
+def test_the_model_of_an_api_without_prompts_is_still_told() -> None:
+    assert ask("/v1/audio/speech", {"model": "e", "input": "x"}).model == "e"
 
 
 def test_an_unknown_path_is_refused_where_that_is_set_and_a_known_one_is_not() -> None:
     with pytest.raises(BadRequest, match="/whatever"):
         read("/whatever?secret=1", {}, None, unknown_path="refuse")
-    assert read("/v1/images/generations", {}, b"{}", unknown_path="refuse").api is Api.OTHER
+    assert read("/v1/images/generations", {}, b"{}", unknown_path="refuse").api is Api.IMAGES
 
 
 def test_a_body_that_is_not_shown_is_routed_by_load() -> None:

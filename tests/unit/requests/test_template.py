@@ -9,6 +9,7 @@ import pytest
 from jinja2.exceptions import TemplateError
 
 from picker.requests.ask import Chat
+from picker.requests.media import identity
 from picker.requests.template import RenderError, Template, find_template
 from tests.unit.requests.conftest import TEMPLATE
 
@@ -20,9 +21,9 @@ PARTS = (
 
 
 def render(template: str, *messages: dict[str, Any], limit: int = 10_000, **chat: Any) -> str:
-    text, whole = Template(template, {"bos_token": "<s>"}).render(Chat(messages, **chat), limit=limit)
-    assert whole == (chat.get("exact_until") is None)
-    return text
+    rendered = Template(template, {"bos_token": "<s>"}).render(Chat(messages, **chat), limit=limit)
+    assert rendered.whole == (chat.get("exact_until") is None)
+    return rendered.text
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -88,6 +89,41 @@ def test_text_before_the_first_picture_is_told_and_no_more(template: str) -> Non
     assert "before" in text
     assert "see" not in text
     assert whole.startswith(text)
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, PARTS])
+def test_what_follows_the_first_picture_is_told_by_texts_and_identities(template: str) -> None:
+    image, other = ({"type": "image_url", "image_url": {"url": url}} for url in ("x", "y"))
+    messages = [user("before"), user(["see", image, "and"]), user([other]), user("after")]
+    rendered = Template(template, {}).render(Chat(messages, exact_until=1), limit=1000)
+    identities = [part for part in rendered.behind if isinstance(part, bytes)]
+    texts = "".join(part for part in rendered.behind if isinstance(part, str))
+    assert identities == [identity(image), identity(other)]
+    assert texts.index("see") < texts.index("and") < texts.index("after")
+    assert "MEDIA" not in texts
+    again = Template(template, {}).render(Chat([*messages, user("more")], exact_until=1), limit=1000)
+    assert again.text == rendered.text
+    *kept, last = rendered.behind
+    assert list(again.behind[: len(kept)]) == kept
+    assert isinstance(last, str)
+    assert last.endswith(("assistant\n", "</>"))
+
+
+def test_a_client_cannot_write_a_mark() -> None:
+    image = {"type": "image_url", "image_url": {"url": "x"}}
+    messages = [user(["MEDIA0.", image, "MEDIA1. MEDIAabc7."])]
+    rendered = Template(TEMPLATE, {}).render(Chat(messages, exact_until=0), limit=1000)
+    assert sum(isinstance(part, bytes) for part in rendered.behind) == 1
+    assert "MEDIA0." in "".join(part for part in rendered.behind if isinstance(part, str))
+
+
+def test_a_template_that_leaves_out_the_picture_leaves_out_its_identity() -> None:
+    image = {"type": "image_url", "image_url": {"url": "x"}}
+    only_last = "{{ messages[-1].content }}{{ messages[0].content }}"
+    rendered = Template(only_last, {}).render(Chat([user([image]), user("x")], exact_until=0), limit=1000)
+    assert (rendered.text, rendered.whole) == ("x", False)
+    with pytest.raises(RenderError, match="leaves out"):
+        Template("x", {}).render(Chat([user([image])], exact_until=0), limit=1000)
 
 
 def test_a_final_message_to_be_continued_stays_open() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from picker.requests import tokens as module
 from picker.requests.ask import Ask, Chat, Ids, TokenIds, Untold, Why
+from picker.requests.media import identity, words
 from picker.requests.reading import read
 from picker.requests.tokens import Tokens, parse_tokenizers
 from picker.requests.vocabulary import Steps, Vocabulary
@@ -117,7 +118,8 @@ async def test_a_picture_leaves_the_leading_tokens(
     async with running(f"m={model_directory}") as mine:
         told = await mine.ids(chat([*HELLO, {"role": "user", "content": [image]}]), PATIENT)
         text = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>user\n"
-        assert told == TokenIds((array("I", ids_of(text)),), complete=False)
+        behind = [*words(identity(image)), *ids_of("<|im_end|>\n<|im_start|>assistant\n")]
+        assert told == TokenIds((array("I", ids_of(text)),), complete=False, behind=array("I", behind))
         assert mine.counts.partly == 1
 
 
@@ -143,7 +145,7 @@ async def test_why_there_are_no_ids_is_told_and_counted(tmp_path: Path, model_di
             (chat(model="bare"), Why.NO_TEMPLATE),
             (chat(model="picky"), Why.TEMPLATE),
             (completion("x", "gone"), Why.BROKEN),
-            (read("/v1/responses", {}, b"{}"), Why.UNREAD),
+            (read("/v1/audio/speech", {}, b"{}"), Why.UNREAD),
             (read("/v1/completions", {}, None), Why.UNREAD),
         ):
             assert await mine.ids(ask, PATIENT) == Untold(why)
@@ -367,3 +369,11 @@ def test_a_wrong_pair_is_named(text: str) -> None:
 
 def test_chats_and_texts_may_stand_side_by_side() -> None:
     assert isinstance(chat().prompts[0], Chat)
+
+
+async def test_what_stands_for_media_is_bounded(model_directory: Path) -> None:
+    images = [{"type": "image_url", "image_url": {"url": str(number)}} for number in range(300)]
+    async with running(f"m={model_directory}") as mine:
+        told = await mine.ids(chat([{"role": "user", "content": images}]), PATIENT)
+    assert isinstance(told, TokenIds)
+    assert len(told.behind) == module.MAX_BEHIND

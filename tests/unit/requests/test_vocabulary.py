@@ -197,7 +197,7 @@ def test_special_tokens_reach_the_template(tmp_path: Path) -> None:
     assert loaded.template is not None
     from picker.requests.ask import Chat
 
-    text, _ = loaded.template.render(Chat([{"role": "user", "content": "x"}]), limit=100)
+    text = loaded.template.render(Chat([{"role": "user", "content": "x"}]), limit=100).text
     assert text == "<s><|im_end|><|endoftext|>"
 
 

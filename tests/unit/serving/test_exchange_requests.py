@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from picker.serving.effects import Abandon, Close, Decide, Send
+from picker.serving.effects import Abandon, Close, Decide, Effect
 from picker.serving.exchange import AT_ONCE_SECONDS, GUESS_SECONDS, Limits
 from picker.serving.modes import BodyMode
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
@@ -52,8 +52,8 @@ def asked(effects: Sequence[object]) -> HttpRequest:
     return decide.request
 
 
-def kinds(effects: Sequence[object]) -> list[str | None]:
-    return [effect.message.WhichOneof("response") for effect in effects if isinstance(effect, Send)]
+def kinds(effects: list[Effect]) -> list[str | None]:
+    return [answer.WhichOneof("response") for answer in answers(effects)]
 
 
 def assert_decision(response: ProcessingResponse, picked: Picked = PICKED) -> None:
@@ -186,10 +186,16 @@ def test_pieces_sent_ahead_of_the_decision_are_answered_after_it() -> None:
     assert gateway.budget.held == 0
 
 
-def test_pieces_sent_ahead_of_the_decision_are_bounded() -> None:
+def test_pieces_sent_ahead_of_the_decision_cost_no_memory_and_are_bounded_in_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("picker.serving.request_side.MAX_PIECES", 50)
     gateway = Gateway(mode=BodyMode.STREAMED)
     gateway.request_headers()
-    effects = [gateway.request_body(b"x" * 100_000, end=False) for _ in range(11)][-1]
+    for _ in range(50):
+        assert gateway.request_body(b"x" * 100_000, end=False) == []
+        assert gateway.budget.held == 0
+    effects = gateway.request_body(b"x", end=False)
     assert effects[0] == Abandon()
     assert answers(effects)[0].immediate_response.status.code == 413
 
@@ -424,10 +430,10 @@ def test_a_body_that_the_memory_of_all_streams_cannot_hold_is_answered_429() -> 
 
 
 def test_a_body_in_endless_tiny_pieces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("picker.serving.exchange.MAX_PIECES", 50)
+    monkeypatch.setattr("picker.serving.request_side.MAX_PIECES", 50)
     gateway = Gateway(mode=BodyMode.FULL_DUPLEX_STREAMED)
     gateway.request_headers()
-    effects = [gateway.request_body(b"", end=False) for _ in range(50)][-1]
+    effects = [gateway.request_body(b"", end=False) for _ in range(51)][-1]
     assert answers(effects)[0].immediate_response.status.code == 413
 
 

@@ -44,7 +44,9 @@ def test_response_attributes_tell_who_served_and_after_how_many_tries() -> None:
         headers=SSE,
         attributes={"upstream.address": "10.0.0.2:8000", "upstream.request_attempt_count": 2},
     )
-    assert effects[0] == ResponseSeen(BOOKING, Responded(201, "10.0.0.2:8000", 2, True))
+    assert effects[0] == ResponseSeen(
+        BOOKING, Responded(201, "10.0.0.2:8000", 2, True, "text/event-stream; charset=utf-8")
+    )
 
 
 def test_served_metadata_wins_over_the_address_of_the_connection() -> None:

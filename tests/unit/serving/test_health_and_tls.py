@@ -10,7 +10,7 @@ from cryptography import x509
 
 from picker.serving.buffers import Body, Budget
 from picker.serving.health import LIVENESS, READINESS, Health
-from picker.serving.tls import TlsError, key_and_chain, self_signed
+from picker.serving.tls import Material, TlsError, read_material, self_signed
 from picker.serving.wire.health_pb2 import HealthCheckResponse
 from picker.settings import ServingSettings
 
@@ -56,7 +56,7 @@ def test_the_self_signed_certificate_is_valid_now_and_for_years() -> None:
 
 
 def test_tls_is_off_unless_asked_for() -> None:
-    assert key_and_chain(ServingSettings(tls="off")) is None
+    assert read_material(ServingSettings(tls="off")) is None
 
 
 def test_files_are_read_as_they_are(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
     settings = ServingSettings(
         tls="files", tls_cert_file=tmp_path / "tls.crt", tls_key_file=tmp_path / "tls.key"
     )
-    assert key_and_chain(settings) == (key, chain)
+    assert read_material(settings) == Material(key, chain, None)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,14 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
         ("nonsense", "tls.key", "PICKER_TLS_CERT_FILE"),
         ("tls.crt", "missing", "PICKER_TLS_KEY_FILE"),
         ("tls.crt", "nonsense", "PICKER_TLS_KEY_FILE"),
+        ("tls.crt", "other.key", "PICKER_TLS_KEY_FILE.*not the key of"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
     tmp_path: Path, cert: str | None, key: str | None, named: str
 ) -> None:
     pem_key, chain = self_signed()
+    (tmp_path / "other.key").write_bytes(self_signed()[0])
     (tmp_path / "tls.key").write_bytes(pem_key)
     (tmp_path / "tls.crt").write_bytes(chain)
     (tmp_path / "nonsense").write_text("not PEM")
@@ -92,7 +94,7 @@ def test_a_file_that_cannot_be_used_is_named(
         tls_key_file=tmp_path / key if key else None,
     )
     with pytest.raises(TlsError, match=named):
-        key_and_chain(settings)
+        read_material(settings)
 
 
 def test_a_budget_gives_no_more_than_it_has_and_gets_back_what_it_gave() -> None:
@@ -106,3 +108,22 @@ def test_a_budget_gives_no_more_than_it_has_and_gets_back_what_it_gave() -> None
     first.forget()
     first.forget()
     assert budget.held == 3
+
+
+def test_large_bodies_leave_room_for_small_ones() -> None:
+    budget = Budget(8 << 20)
+    large, small, other = Body(budget), Body(budget), Body(budget)
+    while large.add(bytes(100_000)):
+        pass
+    assert budget.held <= 7 << 20
+    assert small.add(bytes(60_000))
+    assert not small.add(bytes(60_000)), "it is not small any more"
+    while other.add(bytes(1)) and other.size < 60_000:
+        pass
+    assert budget.held <= 8 << 20
+
+
+def test_small_bodies_do_not_pass_the_whole_budget() -> None:
+    budget = Budget(1 << 20)
+    bodies = [Body(budget) for _ in range(100)]
+    assert sum(body.add(bytes(60_000)) for body in bodies) == (1 << 20) // 60_000

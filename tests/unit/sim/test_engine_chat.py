@@ -27,6 +27,17 @@ def test_content_in_parts_is_its_texts_a_line_each() -> None:
     assert "user\none\ntwo<|im_end|>" in TEMPLATE.render([{"role": "user", "content": parts}])
 
 
+def test_equal_pictures_are_equal_words_and_others_are_not() -> None:
+    def content(url: str) -> list[dict[str, object]]:
+        return [{"type": "text", "text": "one"}, {"type": "image_url", "image_url": {"url": url}}]
+
+    one, same, other = (
+        TOKENIZER.encode(TEMPLATE.render([{"role": "user", "content": content(url)}])) for url in "aab"
+    )
+    assert one == same != other
+    assert len(one) > 40
+
+
 def test_tools_stand_in_the_system_message_once() -> None:
     chat = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
     text = TEMPLATE.render(chat, tools=[{"type": "function", "function": {"name": "f\u00fc"}}])
@@ -38,7 +49,8 @@ def test_tools_stand_in_the_system_message_once() -> None:
     "message",
     [
         {"content": "no role"},
-        {"role": "user", "content": [{"type": "image_url", "image_url": {}}]},
+        {"role": "user", "content": [{"type": "text", "text": 3}]},
+        {"role": "user", "content": [{"type": "text"}]},
         {"role": 7},
     ],
 )

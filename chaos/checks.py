@@ -1,0 +1,38 @@
+"""The checks that scenarios name. Short names; each is a value of `chaos.checkers`."""
+
+from __future__ import annotations
+
+from chaos.checkers import Check
+from chaos.checkers.agreement import ViewsAgree
+from chaos.checkers.bookings import (
+    NoLiveBookingGone,
+    NoneOutlivesItsWork,
+    NothingLeft,
+    OneActiveEach,
+    SumsExact,
+)
+from chaos.checkers.calls import Answered, CallsMade, Counted, FaultSeen, InFlight, PicksWithin, Whole
+from chaos.checkers.error import Balanced, BookingError, NoPickOfTheGone
+
+answered, whole, picks_within = Answered, Whole, PicksWithin
+calls_made, fault_seen, in_flight, counted = CallsMade, FaultSeen, InFlight, Counted
+sums_exact, no_live_gone, none_outlives = SumsExact, NoLiveBookingGone, NoneOutlivesItsWork
+one_active_each, nothing_left, views_agree = OneActiveEach, NothingLeft, ViewsAgree
+booking_error, balanced, no_pick_of_the_gone = BookingError, Balanced, NoPickOfTheGone
+
+BOOKINGS: tuple[Check, ...] = (
+    sums_exact(),
+    no_live_gone(),
+    none_outlives(),
+    one_active_each(),
+    nothing_left(),
+    views_agree(),
+)
+"""What holds of bookings in every scenario."""
+ALWAYS: tuple[Check, ...] = (answered(), whole(), *BOOKINGS)
+"""What holds in every scenario in which nothing that a request needs is taken away: nothing fails, nothing is cut."""
+
+
+def always(*, lost: int = 0, refused: int = 0, by: tuple[str, ...] = ()) -> tuple[Check, ...]:
+    """`ALWAYS`, where a fault may take some picks in hand with it, or cut what it carries itself."""
+    return (answered(lost=lost, refused=refused), whole(by=by), *BOOKINGS)

@@ -1,0 +1,185 @@
+"""`picker chaos run|list|show|selftest`."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from chaos.plan import plan
+from chaos.scenario import SUITES, Scenario, Suite
+from chaos.suites import scenario_named, scenarios
+from chaos.topology import PLANES, PlaneName
+
+CONFIGURATION = Path(__file__).with_name("pytest.ini")
+NEEDED = ("pytest", "pytest_asyncio", "pytest_timeout")
+
+
+@click.group("chaos", short_help="The release gate.")
+def command() -> None:
+    """Break a cluster on purpose and judge what it did."""
+
+
+@command.command("run", short_help="Play the scenarios of a suite.")
+@click.option("--suite", type=click.Choice(SUITES), default="smoke", show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Arrivals and choices follow."
+)
+@click.option(
+    "--plane", "planes", type=click.Choice(PLANES), multiple=True, help="May be given twice. Default: both."
+)
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("chaos-report"),
+    show_default=True,
+    help="New folder for index.html, verdict.json, junit.xml, histories, logs.",
+)
+@click.option("-k", "keywords", default="", help="Only scenarios that match, as pytest's -k.")
+@click.option("--target", default="local", show_default=True, help="Where: local.")
+@click.option("--dry-run", is_flag=True, help="List what would be done, and touch nothing.")
+@click.option("-x", "--exit-first", is_flag=True, help="Stop after the first scenario that does not pass.")
+def run(
+    suite: Suite, seed: int, planes: tuple[PlaneName, ...], report: Path, keywords: str, target: str, dry_run: bool,
+    exit_first: bool,
+) -> None:  # fmt: skip
+    """Play every scenario of a suite on each plane, judge it, and write a report.
+
+    Exit status: 0 everything passed, 1 something failed or is unknown, 2 nothing was run.
+    """
+    if target != "local":
+        raise click.UsageError(f"--target {target}: scenarios run on 'local' only, not in Kubernetes yet")
+    if dry_run:
+        _tell_plans(suite, seed, planes or PLANES, keywords)
+        return
+    _empty(report)
+    _needs_pytest()
+    arguments = pytest_arguments(suite=suite, seed=seed, planes=planes, report=report, keywords=keywords)
+    sys.exit(_play([*arguments, *(["-x"] if exit_first else [])]))
+
+
+def pytest_arguments(
+    *, suite: str, seed: int, planes: tuple[str, ...], report: Path, keywords: str = "", mutant: str = ""
+) -> list[str]:
+    """What pytest is called with."""
+    chosen = [part for plane in planes for part in ("--chaos-plane", plane)]
+    return [
+        "-c", str(CONFIGURATION), "--rootdir", str(CONFIGURATION.parent), "--pyargs", "chaos.scenarios",
+        "--chaos-suite", suite, "--chaos-seed", str(seed), "--chaos-report", str(report), *chosen,
+        f"--junitxml={report / 'junit.xml'}", "-o", "junit_family=xunit2", "--tb=short", "-q",
+        *(["-k", keywords] if keywords else []),
+        *(["--chaos-mutant", mutant] if mutant else []),
+    ]  # fmt: skip
+
+
+def _play(arguments: list[str]) -> int:
+    import pytest
+
+    code = pytest.main(arguments)
+    return {pytest.ExitCode.OK: 0, pytest.ExitCode.TESTS_FAILED: 1, pytest.ExitCode.INTERRUPTED: 1}.get(
+        pytest.ExitCode(code), 2
+    )
+
+
+def _needs_pytest() -> None:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"the suite is played by pytest, and {', '.join(missing)} is not installed: "
+            "pip install 'replicated-endpoint-picker[chaos]'"
+        )
+
+
+def _empty(report: Path) -> None:
+    if report.exists() and any(report.iterdir()):
+        raise click.UsageError(
+            f"--report {report}: the folder is not empty; reports are not mixed, name another"
+        )
+
+
+def _tell_plans(suite: Suite, seed: int, planes: tuple[PlaneName, ...], keywords: str) -> None:
+    for plane in planes:
+        for spec in scenarios(suite):
+            if plane not in spec.planes or (keywords and keywords not in spec.name):
+                continue
+            made = asyncio.run(plan(spec, seed=seed, plane=plane))
+            click.echo(f"{spec.name} on {plane}, seed {seed}")
+            click.echo(f"  on 127.0.0.1 alone: {made.topology.words()}")
+            further = [] if made.whole else ["further steps of its own: see `picker chaos show`"]
+            for step in (*made.steps, *further):
+                click.echo(f"  - {step}")
+            click.echo("")
+
+
+@command.command("list", short_help="Every scenario in one line.")
+@click.option("--suite", type=click.Choice(SUITES), help="Only those of one suite.")
+def list_(suite: Suite | None) -> None:
+    """Every scenario: its suites, its budget, and what it promises."""
+    for spec in scenarios(suite):
+        planes = "" if set(spec.planes) == set(get_args(PlaneName)) else f" ({', '.join(spec.planes)} only)"
+        click.echo(f"{spec.name}{planes}  [{' '.join(spec.suites)}, {spec.budget:g} s]\n    {spec.says}")
+
+
+@command.command("show", short_help="One scenario: what it promises, and its text.")
+@click.argument("name")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--plane", type=click.Choice(PLANES), default="redis", show_default=True)
+def show(name: str, seed: int, plane: PlaneName) -> None:
+    """One scenario: what it promises, what it does under a seed, what it demands, its text, how to play it."""
+    try:
+        spec = scenario_named(name)
+    except KeyError as error:
+        raise click.UsageError(str(error.args[0])) from None
+    made = asyncio.run(plan(spec, seed=seed, plane=plane))
+    click.echo(f"{spec.name}\n  {spec.says}\n")
+    click.echo(
+        f"topology  {made.topology.words()}\nsuites    {' '.join(spec.suites)}\nbudget    {spec.budget:g} s\n"
+    )
+    for line in (*made.steps, *made.demands):
+        click.echo(f"- {line}")
+    click.echo(f"\n{spec.source}\nplay it: {rerun(spec, seed=seed, plane=plane)}")
+
+
+def rerun(spec: Scenario, *, seed: int, plane: str) -> str:
+    """The command that plays one scenario again."""
+    suite = spec.suites[0] if spec.suites else "release"
+    words = [
+        "picker",
+        "chaos",
+        "run",
+        "--suite",
+        suite,
+        "--seed",
+        str(seed),
+        "--plane",
+        plane,
+        "-k",
+        spec.name,
+    ]
+    return shlex.join([*words, "--report", f"out-{spec.name}"])
+
+
+@command.command("selftest", short_help="Break the replicas and see whether the suite notices.")
+@click.option("-k", "keywords", default="", help="Only mutants whose name contains this.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("chaos-selftest"),
+    show_default=True,
+)
+def selftest(keywords: str, seed: int, report: Path) -> None:
+    """Break the replicas on purpose, one way after the other; each named invariant must then say *fail*.
+
+    The same scenarios must pass on the replicas as they are. Exit status 0: every mutant was caught.
+    """
+    from chaos.selftest import selftest as test
+
+    _empty(report)
+    _needs_pytest()
+    sys.exit(test(keywords=keywords, seed=seed, folder=report, say=click.echo))

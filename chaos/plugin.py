@@ -1,0 +1,213 @@
+"""The pytest side of the suite: options, the clusters that scenarios share, and the report at the end.
+
+`picker chaos run` calls pytest with it; ``pytest -p chaos.plugin --pyargs chaos.scenarios`` does the same by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from chaos.run import Result, Run, is_quiet
+from chaos.scenario import SUITES, Scenario, scenario_of
+from chaos.story import Story
+from chaos.targets.local import Local
+from chaos.topology import PLANES, Topology
+from chaos.verdict import Verdict, worst
+
+START_SECONDS = 150.0
+"""What starting a cluster may take on top of a scenario's budget."""
+QUIET_SECONDS = 30.0
+_STAGE = pytest.StashKey["Session"]()
+
+
+class Session:
+    """One run of the suite: its clusters, one at a time, and its results. A `chaos.run.Stage`."""
+
+    def __init__(self, *, seed: int, suite: str, folder: Path, command: str, mutant: str = "") -> None:
+        self.seed = seed
+        self.suite = suite
+        self.folder = folder
+        self.command = command
+        self.mutant = mutant
+        self.keep_histories = True
+        self.results: list[Result] = []
+        self.begun = time.time()
+        self._local: Local | None = None
+        self._twins: dict[str, Story] = {}
+        self._clusters = 0
+
+    async def cluster(self, topology: Topology) -> Local:
+        """A whole and quiet cluster: the one that runs, if its topology is the same, or a new one."""
+        if self._local is not None and self._local.topology == topology and await self._usable(self._local):
+            return self._local
+        await self.discard()
+        self._clusters += 1
+        folder = self.folder / "clusters" / f"{self._clusters:02d}-{topology.plane}-{topology.key}"
+        self._local = Local(topology, folder=folder, mutation=self._mutation())
+        try:
+            await self._local.start()
+        except BaseException:
+            self._local = None
+            raise
+        return self._local
+
+    def _mutation(self) -> dict[str, str]:
+        if not self.mutant:
+            return {}
+        from chaos.mutants import environment
+
+        return dict(environment(self.mutant, self.folder))
+
+    async def _usable(self, local: Local) -> bool:
+        try:
+            await local.make_whole()
+        except Exception:  # noqa: BLE001 - whatever is broken, a new cluster is not
+            return False
+        deadline = time.monotonic() + QUIET_SECONDS
+        async with aiohttp.ClientSession() as http:
+            while time.monotonic() < deadline:
+                if await is_quiet(local, http):
+                    return True
+        return False
+
+    async def discard(self) -> None:
+        """End the cluster."""
+        local, self._local = self._local, None
+        if local is not None:
+            await local.stop()
+
+    def twin(self, key: str) -> Story | None:
+        """A comparison run that was made already."""
+        return self._twins.get(key)
+
+    def keep_twin(self, key: str, story: Story) -> None:
+        """Keep one."""
+        self._twins[key] = story
+
+    def done(self, result: Result) -> None:
+        """A scenario is over."""
+        self.results.append(result)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all; unknown where nothing ran."""
+        return worst(result.verdict for result in self.results)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the suite's options."""
+    group = parser.getgroup("chaos", "chaos suite")
+    group.addoption("--chaos-suite", default="smoke", choices=SUITES, help="which scenarios run")
+    group.addoption("--chaos-seed", type=int, default=1, help="arrivals and choices follow from it")
+    group.addoption("--chaos-plane", action="append", default=[], choices=PLANES, help="default: both")
+    group.addoption("--chaos-report", default="", help="folder for the report, histories and logs")
+    group.addoption("--chaos-mutant", default="", help="break the replicas in this way (self-test)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin a session."""
+    report = config.getoption("--chaos-report")
+    folder = Path(report) if report else Path(tempfile.mkdtemp(prefix="picker-chaos-"))
+    config.stash[_STAGE] = Session(
+        seed=config.getoption("--chaos-seed"),
+        suite=config.getoption("--chaos-suite"),
+        folder=folder.absolute(),
+        command="picker chaos run",
+        mutant=config.getoption("--chaos-mutant"),
+    )
+
+
+def session_of(config: pytest.Config) -> Session:
+    """The session of a pytest run."""
+    return config.stash[_STAGE]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each plane."""
+    spec = scenario_of(metafunc.function)
+    if spec is not None and "run" in metafunc.fixturenames:
+        wanted = metafunc.config.getoption("--chaos-plane") or PLANES
+        planes = [plane for plane in wanted if plane in spec.planes]
+        metafunc.parametrize("plane", planes, scope="function")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the suite does not contain; play those that can share a cluster one after the other."""
+    suite = config.getoption("--chaos-suite")
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        spec = scenario_of(getattr(item, "function", None))
+        if spec is None:
+            kept.append(item)
+            continue
+        (kept if suite in spec.suites else left).append(item)
+        runs = 1 + len(spec.twins)
+        item.add_marker(pytest.mark.timeout(runs * (spec.budget + START_SECONDS)))
+    if left:
+        config.hook.pytest_deselected(items=left)
+    items[:] = sorted(kept, key=_order)
+
+
+def _order(item: pytest.Item) -> tuple[str, str]:
+    spec = scenario_of(getattr(item, "function", None))
+    if spec is None:
+        return "", item.nodeid
+    plane = getattr(item, "callspec").params["plane"]  # noqa: B009 - only parametrized items have one
+    return plane, f"{spec.topology.on(plane).key} {item.nodeid}"
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Session]:
+    """The clusters of this session; the last one ends with it."""
+    session = session_of(request.config)
+    session.folder.mkdir(parents=True, exist_ok=True)
+    yield session
+    await session.discard()
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, stage: Session, plane: str) -> Run:
+    """What a scenario's function is given."""
+    spec = scenario_of(request.function)
+    assert isinstance(spec, Scenario), "the fixture `run` is for scenarios"
+    return Run(spec, spec.topology.on(plane), stage)  # type: ignore[arg-type]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the report, also where scenarios failed."""
+    stage = session_of(session.config)
+    if stage.results:
+        from chaos.report import write
+
+        write(stage)
+    with contextlib.suppress(OSError):
+        if stage.verdict is Verdict.PASS:
+            shutil.rmtree(stage.folder / "clusters")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """One line for each scenario, and where the report is."""
+    stage = session_of(config)
+    if not stage.results:
+        return
+    terminalreporter.section("chaos")
+    for line in _summary(stage.results):
+        terminalreporter.write_line(line)
+    terminalreporter.write_line(
+        f"verdict {stage.verdict}, seed {stage.seed}; report: {stage.folder / 'index.html'}"
+    )
+
+
+def _summary(results: Iterable[Result]) -> Iterable[str]:
+    for result in results:
+        yield f"{result.verdict:<8} {result.topology.plane:<6} {result.seconds:5.1f} s  {result.scenario.name}"

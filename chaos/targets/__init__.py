@@ -1,0 +1,1 @@
+"""Where scenarios run: `local` starts everything itself on loopback; `kube` meets a release that runs already."""

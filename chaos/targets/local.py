@@ -1,0 +1,204 @@
+"""A whole pool on this machine: the cluster of `picker up`, with wires on the links that the topology names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from chaos.injectors import Fault, Names, Wire
+from chaos.topology import Topology
+from picker.sim import programs
+from picker.sim.cluster import Cluster, Layout
+
+Tell = Callable[[Fault], None]
+PEERS_NAME = "picker-peers.chaos.local"
+
+
+def layout_of(topology: Topology, settings: Mapping[str, str]) -> Layout:
+    """The cluster's layout for a topology; ``settings`` besides its own."""
+    return Layout(
+        replicas=topology.replicas,
+        workers=topology.workers,
+        plane=topology.plane,
+        sync=topology.sync,
+        stream_hold=topology.hold,
+        engine_options=("--decode-ms", f"{topology.decode_ms:g}", *topology.engine_options),
+        settings={**topology.settings, **settings},
+        fails_open=topology.fails_open,
+        retries=topology.retries,
+        access_log=topology.access_log,
+    )
+
+
+class Local:
+    """One running pool on loopback. ``async with`` starts it and ends all of it; a `chaos.injectors.Running`.
+
+    ``mutation``: environment variables of the replicas only, by which the suite's self-test breaks them.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        folder: Path,
+        mutation: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        topology.check()
+        self.topology = topology
+        self.folder = folder
+        self.wires: dict[str, Wire] = {}
+        self.names: Names | None = None
+        self._mutation = dict(mutation or {})
+        self._tell: Tell = lambda _fault: None
+        self._lives: Counter[str] = Counter()
+        links = topology.wired_links()
+        spare = programs.free_addresses(len(links) + 1)
+        self._ways = {link: next(spare) for link in links}
+        """Link -> where its wire listens; before an engine: where the engine then does."""
+        self._names_address = next(spare)
+        self.cluster = Cluster(
+            layout_of(topology, self._peers()),
+            logs=folder,
+            say=say,
+            reach=self._reach,
+            environment=self._environment,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start wires, name server and cluster. Raises ProcessError; then nothing is left running."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for link, way in self._ways.items():
+                self.wires[link] = await self._open_wire(link, way)
+            if self.topology.dns:
+                self.names = await self._open_names()
+            await self.cluster.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End everything that was started here. Never raises."""
+        await self.cluster.stop()
+        closing = [wire.close() for wire in self.wires.values()]
+        closing += [self.names.close()] if self.names is not None else []
+        await asyncio.gather(*closing, return_exceptions=True)
+        self.wires.clear()
+
+    # how children reach each other
+
+    def _reach(self, who: str, whom: str, address: str) -> str:
+        return self._ways.get(f"{who}>{whom}", address)
+
+    def _peers(self) -> dict[str, str]:
+        if not self.topology.dns:
+            return {}
+        return {
+            "PICKER_PEERS": "",
+            "PICKER_PEER_SERVICE": PEERS_NAME,
+            "PICKER_DNS_SERVER": self._names_address,
+            "PICKER_DNS_REFRESH_SECONDS": "1",
+        }
+
+    def _environment(self, name: str) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        if name.startswith("picker-"):
+            found |= self._mutation
+        clocked = {self.cluster.plane_server if each == "plane" else each for each in self.topology.clocks}
+        if name in clocked:
+            from chaos.injectors import clock
+
+            found |= clock.environment(self.folder, name)
+        return found
+
+    async def _open_wire(self, link: str, way: str) -> Wire:
+        whom = link.partition(">")[2]
+        if whom.startswith("engine-"):
+            worker = next(each for each in self.cluster.workers if each.name == whom)
+            place = self.cluster.workers.index(worker)
+            self.cluster.workers[place] = programs.standing_behind(worker, way)
+            return await open_wire(link, worker.address, way)
+        upstream = {"plane": self.cluster.plane_address, "nats": self.cluster.nats}.get(whom, "")
+        upstream = upstream or next(each.extproc for each in self.cluster.replicas if each.name == whom)
+        return await open_wire(link, way, upstream)
+
+    async def _open_names(self) -> Names:
+        from chaos.injectors.dns import NameServer
+
+        hosts = tuple(dict.fromkeys(each.extproc.rpartition(":")[0] for each in self.cluster.replicas))
+        return await NameServer.open(listen=self._names_address, answers={PEERS_NAME: hosts})
+
+    # what injectors see
+
+    def resolve(self, target: str) -> str:
+        """The child behind a target's name. KeyError names what there is."""
+        name = self.cluster.plane_server if target == "plane" else target
+        return self.cluster.children[name].name
+
+    def pid(self, target: str) -> int:
+        """Process id of a target's present life."""
+        return self.cluster.children[self.resolve(target)].pid
+
+    def fault_id(self, kind: str, target: str) -> str:
+        """``kind target #n``: the n-th of its kind in this scenario."""
+        name = f"{kind} {target}"
+        self._lives[name] += 1
+        return f"{name} #{self._lives[name]}"
+
+    def tell(self, fault: Fault) -> None:
+        """One phase of a fault, into the history of the scenario that runs."""
+        self._tell(fault)
+
+    def begin(self, tell: Tell) -> None:
+        """A scenario begins: its faults are counted from one and go into its history."""
+        self._tell = tell
+        self._lives.clear()
+
+    # what the suite looks at
+
+    @property
+    def gateway(self) -> str:
+        """URL that load is sent to."""
+        return self.cluster.envoy_url
+
+    def replicas(self) -> Mapping[str, str]:
+        """Admin address of every replica."""
+        return {replica.name: replica.admin for replica in self.cluster.replicas}
+
+    def engines(self) -> Mapping[str, str]:
+        """Address of every engine: the worker's name in the pool."""
+        return {worker.name: worker.address for worker in self.cluster.workers}
+
+    async def make_whole(self) -> None:
+        """Start whatever does not run, and wait until the gateway sees every replica."""
+        children = self.cluster.children
+        for name in children.names():
+            if not children[name].alive:
+                await self.cluster.restart(name)
+        self.cluster.set_workers([worker.address for worker in self.cluster.workers])
+        await self.cluster.until_envoy_sees(len(self.cluster.replicas))
+
+
+async def open_wire(link: str, listen: str, upstream: str) -> Wire:
+    """The proxy of a link: one that knows NATS' protocol on links to NATS, plain TCP elsewhere."""
+    if link.endswith(">nats"):
+        from chaos.injectors.nats import NatsWire
+
+        return await NatsWire.open(listen=listen, upstream=upstream, name=link)
+    from chaos.injectors.wire import TcpWire
+
+    return await TcpWire.open(listen=listen, upstream=upstream, name=link)

@@ -1,0 +1,277 @@
+"""The request's half of one stream: what was shown of it, and the decision on its way to the gateway.
+
+Pure, and without a say in when the stream ends: `picker.serving.exchange` asks it at the right time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from picker.serving import refusals, replies
+from picker.serving.buffers import Body, Budget
+from picker.serving.counts import Counts
+from picker.serving.effects import Effect, Send, SendBody
+from picker.serving.modes import UNTOLD, BodyMode, Told, UnsupportedModeError, modes_told
+from picker.serving.reading import (
+    HeadersTooLargeError,
+    attributes_of,
+    control_headers,
+    declared_length,
+    headers_of,
+    subset_of,
+)
+from picker.serving.refusals import RefusedError
+from picker.serving.seam import HttpRequest, Picked
+from picker.serving.wire.extproc_pb2 import HttpBody, ProcessingRequest
+
+if TYPE_CHECKING:
+    from picker.serving.exchange import Limits
+
+MAX_PIECES = 100_000
+"""Most messages of one request's body."""
+
+
+class Awaiting(Enum):
+    """The message of the gateway that waits for the decision."""
+
+    HEADERS = auto()
+    BODY = auto()
+    DUPLEX = auto()  # headers held back; the body follows them, the last piece ends the stream
+    TRAILERS = auto()  # headers held back; the body follows them, trailers end the stream
+
+
+class RequestSide:
+    """What one request showed so far. Methods that read raise `RefusedError` for what is to be refused."""
+
+    __slots__ = (
+        "_attributes",
+        "_awaiting",
+        "_body",
+        "_counts",
+        "_headers",
+        "_limits",
+        "_overrides",
+        "_owed",
+        "_pieces",
+        "_remove",
+        "_rewritable",
+        "_subset",
+        "mode",
+        "told",
+    )
+
+    def __init__(self, limits: Limits, *, budget: Budget, counts: Counts) -> None:
+        self.mode = limits.mode
+        """The mode that the body is served in: set, else told, else found out from the messages."""
+        self.told: Told = UNTOLD
+        self._limits = limits
+        self._counts = counts
+        self._headers: dict[str, str] = {}
+        self._remove: tuple[str, ...] = ()
+        self._subset: tuple[str, ...] | None = None
+        self._attributes: dict[str, str] = {}
+        self._body = Body(budget)
+        self._pieces = 0
+        self._awaiting = Awaiting.HEADERS
+        self._overrides = False
+        self._rewritable = False
+        self._owed: list[tuple[bytes, bool] | None] = []
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def headers(self, message: ProcessingRequest) -> None:
+        """Read the first message."""
+        try:
+            self._headers = headers_of(message.request_headers.headers)
+            self.told = modes_told(message)
+        except HeadersTooLargeError:
+            self._counts.refused_headers += 1
+            raise RefusedError(refusals.HEADERS_TOO_LARGE) from None
+        except UnsupportedModeError as mode:
+            self._counts.refused_mode += 1
+            raise RefusedError(refusals.unsupported_mode(mode.number)) from None
+        if self.mode is BodyMode.UNTOLD:
+            self.mode = self.told.request
+        self._remove = control_headers(self._headers)
+        self._subset = subset_of(message)
+        self._attributes = attributes_of(message)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a body that is not held back for us comes without being asked for: it can be read, not changed."""
+        return self.told.ahead and self.mode is BodyMode.STREAMED
+
+    def check_declared(self) -> None:
+        """Refuse a body that is declared too large before it comes."""
+        if (declared_length(self._headers) or 0) > self._limits.max_body:
+            raise self._too_large()
+
+    def add(self, piece: bytes) -> None:
+        """Append to the body."""
+        self._pieces += 1
+        if self._pieces > MAX_PIECES:
+            raise self._too_many()
+        if self._body.size + len(piece) > self._limits.max_body:
+            raise self._too_large()
+        if not self._body.add(piece):
+            raise self._no_memory()
+
+    def add_ahead(self, body: HttpBody) -> bool:
+        """Append a piece that came ahead, and owe its answer; False where no more of the body can be kept."""
+        self.owe(b"", end=ends(body))
+        if self._body.size + len(body.body) <= self._limits.max_body and self._body.add(body.body):
+            return True
+        self._body.forget()
+        return False
+
+    def owe(self, piece: bytes, *, end: bool) -> None:
+        """Keep a piece that came before the decision: it is answered after it, in its order."""
+        self._pieces += 1
+        if self._pieces > MAX_PIECES:
+            raise self._too_many()
+        # only a full duplex body has to go back
+        kept = piece if self.mode in (BodyMode.UNTOLD, BodyMode.FULL_DUPLEX_STREAMED) else b""
+        if self._body.paid + len(kept) > self._limits.max_body:
+            raise self._too_large()
+        if not self._body.charge(len(kept)):
+            raise self._no_memory()
+        self._owed.append((kept, end))
+
+    def owe_trailers(self) -> None:
+        """Keep in mind that trailers came before the decision."""
+        self._pieces += 1
+        if self._pieces > MAX_PIECES:
+            raise self._too_many()
+        self._owed.append(None)
+
+    def forget(self) -> None:
+        """Free what the body holds."""
+        self._body.forget()
+
+    def drop(self) -> None:
+        """Free everything: nothing of the request is needed any more."""
+        self._body.forget()
+        self._owed = []
+        self._headers, self._remove, self._attributes = {}, (), {}
+
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    def asked(self, awaiting: Awaiting, *, ended: bool = True, collected: bool = False) -> HttpRequest:
+        """The request as far as it is shown, to be decided for the message ``awaiting``.
+
+        ``ended``: whether the end of the body was seen; ``collected``: whether a body that came ahead was read.
+        """
+        self._awaiting = awaiting
+        held = awaiting is not Awaiting.HEADERS
+        whole = self._body.whole() if held or (collected and (ended or self._body.size)) else None
+        complete = ended
+        if awaiting is Awaiting.BODY and not ended:
+            # trailers follow, or the gateway cut the body: in partial mode its length must tell
+            partial = self.mode is BodyMode.BUFFERED_PARTIAL
+            complete = not partial or len(whole or b"") == declared_length(self._headers)
+            self._counts.bodies_cut += not complete
+        self._rewritable = held and complete
+        self._overrides = not held and self._limits.mode_override and self.told.overridable
+        return HttpRequest(
+            headers=self._headers,
+            body=whole,
+            complete=complete,
+            subset=self._subset,
+            attributes=self._attributes,
+            response_shown=self.told.response.shows
+            or (self._overrides and self.told.response is BodyMode.NONE),
+            rewritable=self._rewritable,
+        )
+
+    def answers(self, picked: Picked, *, shown: BodyMode | None) -> list[Effect]:
+        """The decision where the message that waits for it wants it; ``shown``: the response body mode to ask for.
+
+        Then what came after that message, in its order.
+        """
+        body = self._rewritten(picked)
+        override = None
+        if shown is not None:
+            self._counts.modes_overridden += 1
+            override = (self.told.request, shown)
+        if self._awaiting is Awaiting.BODY:
+            length = self.mode is BodyMode.BUFFERED and "content-length" in self._headers
+            effects: list[Effect] = [
+                Send(replies.body_decided(picked, self._remove, body=body, length=length))
+            ]
+        else:
+            effects = [Send(replies.headers_decided(picked, self._remove, override))]
+            if self._awaiting is not Awaiting.HEADERS:
+                effects += self._given_back()
+        # a held stream lives long and needs none of this any more
+        self._headers, self._remove, self._attributes = {}, (), {}
+        owed, self._owed = self._owed, []
+        for piece in owed:
+            effects += self.trailers_passed() if piece is None else self._passed(piece[0], end=piece[1])
+        return effects
+
+    def override(self, *, reads: bool) -> BodyMode | None:
+        """The response body mode to ask the gateway for, or None where its own is right or cannot be changed."""
+        if not self._overrides:
+            return None
+        if reads:
+            return BodyMode.STREAMED if self.told.response is BodyMode.NONE else None
+        return BodyMode.NONE if self.told.response.shows else None
+
+    def _rewritten(self, picked: Picked) -> bytes | None:
+        if picked.body is None:
+            return None
+        if not self._rewritable:
+            self._counts.rewrites_ignored += 1
+            return None
+        if not self._body.replace(picked.body):
+            raise self._no_memory()
+        self._counts.bodies_rewritten += 1
+        return picked.body
+
+    def _given_back(self) -> list[Effect]:
+        end = self._awaiting is Awaiting.DUPLEX
+        body = self._body.taken()
+        effects: list[Effect] = [SendBody(body, end)] if body or end else []
+        return effects if end else [*effects, *self.trailers_passed()]
+
+    # -- passing ------------------------------------------------------------------------------------------------
+
+    def passed(self, body: HttpBody) -> list[Effect]:
+        """A piece of a body that nobody here waits for any more."""
+        return self._passed(body.body, end=ends(body))
+
+    def headers_passed(self) -> list[Effect]:
+        """The headers that a buffering gateway wants answered before it sends the body."""
+        return [Send(replies.headers_passed(self._remove))]
+
+    def trailers_passed(self) -> list[Effect]:
+        """Trailers that nobody here waits for."""
+        return [Send(replies.trailers_passed())]
+
+    def _passed(self, piece: bytes, *, end: bool) -> list[Effect]:
+        if self.mode is BodyMode.UNTOLD:
+            # After a guess. Buffered bodies come whole; a duplex gateway's first piece does not end its body.
+            self.mode = BodyMode.BUFFERED if end and piece else BodyMode.FULL_DUPLEX_STREAMED
+        if self.mode is not BodyMode.FULL_DUPLEX_STREAMED:
+            return [Send(replies.body_passed())]
+        return [SendBody(piece, end)] if piece or end else []
+
+    # -- faults -------------------------------------------------------------------------------------------------
+
+    def _too_many(self) -> RefusedError:
+        self._counts.refused_too_large += 1
+        return RefusedError(refusals.TOO_MANY_PIECES)
+
+    def _too_large(self) -> RefusedError:
+        self._counts.refused_too_large += 1
+        return RefusedError(refusals.too_large(self._limits.max_body))
+
+    def _no_memory(self) -> RefusedError:
+        self._counts.refused_memory += 1
+        return RefusedError(refusals.MEMORY_FULL)
+
+
+def ends(body: HttpBody) -> bool:
+    """Whether a piece is its body's last one."""
+    return body.end_of_stream or body.end_of_stream_without_message
