@@ -13,11 +13,13 @@ from chaos.checkers.bookings import (
 )
 from chaos.checkers.calls import Answered, CallsMade, Counted, FaultSeen, InFlight, PicksWithin, Whole
 from chaos.checkers.error import Balanced, BookingError, NoPickOfTheGone
+from chaos.checkers.soak import Flat
 
 answered, whole, picks_within = Answered, Whole, PicksWithin
 calls_made, fault_seen, in_flight, counted = CallsMade, FaultSeen, InFlight, Counted
 sums_exact, no_live_gone, none_outlives = SumsExact, NoLiveBookingGone, NoneOutlivesItsWork
 one_active_each, nothing_left, views_agree = OneActiveEach, NothingLeft, ViewsAgree
+flat = Flat
 booking_error, balanced, no_pick_of_the_gone = BookingError, Balanced, NoPickOfTheGone
 
 BOOKINGS: tuple[Check, ...] = (

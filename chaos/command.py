@@ -14,6 +14,7 @@ import click
 from chaos.plan import plan
 from chaos.scenario import SUITES, Scenario, Suite
 from chaos.suites import scenario_named, scenarios
+from chaos.targets import TargetError, check_target
 from chaos.topology import PLANES, PlaneName
 
 CONFIGURATION = Path(__file__).with_name("pytest.ini")
@@ -43,23 +44,34 @@ def command() -> None:
 @click.option("-k", "keywords", default="", help="Only scenarios that match, as pytest's -k.")
 @click.option("--target", default="local", show_default=True, help="Where: local.")
 @click.option("--dry-run", is_flag=True, help="List what would be done, and touch nothing.")
+@click.option(
+    "--for",
+    "soak_seconds",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    show_default=True,
+    help="Seconds that each scenario of the suite soak runs.",
+)
 @click.option("-x", "--exit-first", is_flag=True, help="Stop after the first scenario that does not pass.")
 def run(
     suite: Suite, seed: int, planes: tuple[PlaneName, ...], report: Path, keywords: str, target: str, dry_run: bool,
-    exit_first: bool,
+    soak_seconds: float, exit_first: bool,
 ) -> None:  # fmt: skip
     """Play every scenario of a suite on each plane, judge it, and write a report.
 
     Exit status: 0 everything passed, 1 something failed or is unknown, 2 nothing was run.
     """
-    if target != "local":
-        raise click.UsageError(f"--target {target}: scenarios run on 'local' only, not in Kubernetes yet")
+    try:
+        check_target(target)
+    except TargetError as error:
+        raise click.UsageError(f"--target: {error}") from None
     if dry_run:
         _tell_plans(suite, seed, planes or PLANES, keywords)
         return
     _empty(report)
     _needs_pytest()
     arguments = pytest_arguments(suite=suite, seed=seed, planes=planes, report=report, keywords=keywords)
+    arguments += ["--chaos-soak-seconds", str(soak_seconds if suite == "soak" else 0)]
     sys.exit(_play([*arguments, *(["-x"] if exit_first else [])]))
 
 

@@ -80,7 +80,10 @@ class OpenLoop:
     def arrivals(self, seed: str, seconds: float) -> list[Wanted]:
         """All requests of a load of that many seconds, by time."""
         rng = random.Random(f"load {seed}")
-        times = sorted((*_poisson(rng, self.rate, seconds), *self._burst_times(seconds)))
+        clock = random.Random(
+            f"arrivals {seed}"
+        )  # of its own, so that a longer load begins like a shorter one
+        times = sorted((*_poisson(clock, self.rate, seconds), *self._burst_times(seconds)))
         openings = [" ".join(rng.choices(WORDS, k=self.opening_words)) for _ in range(self.conversations)]
         said = list(openings)
         found = []

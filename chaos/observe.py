@@ -26,6 +26,16 @@ ROW = (
 _TIMEOUT = aiohttp.ClientTimeout(total=1.5)
 _STATUS_EVERY, _COUNTERS_EVERY = 2, 4
 """Of so many looks at a replica, one takes the dearer page too."""
+GAUGES = frozenset(
+    {
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "picker_streams_open",
+        "picker_index_entries",
+        "picker_plane_outbox",
+    }
+)
+"""Series without labels that a soak wants flat."""
 _COUNTED = ("_total", "_bucket", "_count")
 
 
@@ -87,8 +97,9 @@ class Observer:
         begun = time.monotonic()
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with self.http.get(f"http://{address}/metrics", timeout=_TIMEOUT) as response:
-                changed = self._changed(name, counters_of(await response.text()))
-            self.history.write(name, "counters", "ok", asked=begun, changed=changed)
+                text = await response.text()
+            changed, gauges = self._changed(name, counters_of(text)), gauges_of(text)
+            self.history.write(name, "counters", "ok", asked=begun, changed=changed, gauges=gauges)
 
     def _changed(self, name: str, now: dict[str, float]) -> dict[str, float]:
         """Only what differs from the last look; a counter that fell is a new life's."""
@@ -165,6 +176,17 @@ def counters_of(text: str) -> dict[str, float]:
             value = float(number)
             if value:
                 found[series] = value
+    return found
+
+
+def gauges_of(text: str) -> dict[str, float]:
+    """The gauges of `GAUGES` on a metrics page."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, number = line.rpartition(" ")
+        if name in GAUGES:
+            with contextlib.suppress(ValueError):
+                found[name] = float(number)
     return found
 
 

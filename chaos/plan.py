@@ -33,7 +33,7 @@ class Plan:
 class _NoStage:
     """A stage on which nothing can be started."""
 
-    keep_histories = False
+    soak_seconds = 0.0
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

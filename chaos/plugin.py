@@ -32,13 +32,14 @@ _STAGE = pytest.StashKey["Session"]()
 class Session:
     """One run of the suite: its clusters, one at a time, and its results. A `chaos.run.Stage`."""
 
-    def __init__(self, *, seed: int, suite: str, folder: Path, command: str, mutant: str = "") -> None:
+    def __init__(
+        self, *, seed: int, suite: str, folder: Path, mutant: str = "", soak_seconds: float = 0.0
+    ) -> None:
         self.seed = seed
         self.suite = suite
         self.folder = folder
-        self.command = command
         self.mutant = mutant
-        self.keep_histories = True
+        self.soak_seconds = soak_seconds
         self.results: list[Result] = []
         self.begun = time.time()
         self._local: Local | None = None
@@ -110,6 +111,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--chaos-seed", type=int, default=1, help="arrivals and choices follow from it")
     group.addoption("--chaos-plane", action="append", default=[], choices=PLANES, help="default: both")
     group.addoption("--chaos-report", default="", help="folder for the report, histories and logs")
+    group.addoption("--chaos-soak-seconds", type=float, default=0.0, help="how long each soak scenario runs")
     group.addoption("--chaos-mutant", default="", help="break the replicas in this way (self-test)")
 
 
@@ -121,8 +123,8 @@ def pytest_configure(config: pytest.Config) -> None:
         seed=config.getoption("--chaos-seed"),
         suite=config.getoption("--chaos-suite"),
         folder=folder.absolute(),
-        command="picker chaos run",
         mutant=config.getoption("--chaos-mutant"),
+        soak_seconds=config.getoption("--chaos-soak-seconds"),
     )
 
 
@@ -152,7 +154,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         (kept if suite in spec.suites else left).append(item)
         runs = 1 + len(spec.twins)
-        item.add_marker(pytest.mark.timeout(runs * (spec.budget + START_SECONDS)))
+        seconds = spec.budget + config.getoption("--chaos-soak-seconds") + START_SECONDS
+        item.add_marker(pytest.mark.timeout(runs * seconds))
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=_order)

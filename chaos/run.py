@@ -22,6 +22,7 @@ from chaos.load import Sender
 from chaos.observe import Observer
 from chaos.scenario import Scenario, Twin
 from chaos.story import Story, read_story
+from chaos.streams import Streams
 from chaos.targets.local import Local
 from chaos.topology import Topology
 from chaos.verdict import Finding, Verdict, unknown, worst
@@ -39,7 +40,7 @@ class Stage(Protocol):
 
     seed: int
     folder: Path
-    keep_histories: bool
+    soak_seconds: float
 
     async def cluster(self, topology: Topology) -> Local:
         """A whole and quiet cluster of that topology."""
@@ -184,6 +185,15 @@ class Run:
                     await stack.enter_async_context(injection.into(self.target))
             yield
 
+    def streams(self) -> Streams:
+        """A gateway of the scenario's own, whose every step it times itself."""
+        return Streams(self.history, self.target.extproc)
+
+    @property
+    def soak_seconds(self) -> float:
+        """How long a soak was asked to take."""
+        return self.stage.soak_seconds
+
     def note(self, name: str, **value: Any) -> None:
         """Write down something of the scenario's own, which its checks read."""
         self.history.write("scenario", "note", "info", name=name, **value)
@@ -200,6 +210,7 @@ class Run:
 
     async def play(self) -> None:
         """Play it, its twins first; judge it. Raises ScenarioFailed unless the verdict is pass."""
+        __tracebackhide__ = True  # the verdict says what broke; the lines that led here do not
         twins = {name: await self._twin(name) for name in self.scenario.twins}
         result = await self.perform(twins)
         self.stage.done(result)
@@ -273,7 +284,7 @@ class Run:
                 await observer.look()
                 looking = asyncio.create_task(observer.run(), name="looks")
                 try:
-                    async with asyncio.timeout(self.scenario.budget):
+                    async with asyncio.timeout(self.budget):
                         await self.scenario.play(self)
                         await self._finish()
                 finally:
@@ -302,9 +313,7 @@ class Run:
 
     def _start_load(self) -> None:
         if self.scenario.load is not None:
-            wanted = self.scenario.load.arrivals(
-                f"{self.stage.seed} {self.scenario.name}", self.scenario.budget
-            )
+            wanted = self.scenario.load.arrivals(f"{self.stage.seed} {self.scenario.name}", self.budget)
             self.sender.start(wanted)
 
     def _phase(self, name: str) -> None:
@@ -333,6 +342,11 @@ class Run:
             "access_log": self.topology.access_log,
             "versions": versions(),
         }
+
+    @property
+    def budget(self) -> float:
+        """Seconds within which it must be over: the scenario's, and in a soak the time that was asked for, too."""
+        return self.scenario.budget + (self.soak_seconds if "soak" in self.scenario.suites else 0.0)
 
     @property
     def _seed_text(self) -> str:

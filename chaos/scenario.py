@@ -87,6 +87,7 @@ def scenario(
 
         @functools.wraps(function)
         async def played(run: Run) -> None:
+            __tracebackhide__ = True
             await run.play()
 
         # `__test__` is how pytest takes a function whose name does not begin with `test`

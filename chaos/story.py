@@ -131,6 +131,8 @@ class Story:
     statuses: dict[str, list[Status]]
     counters: dict[str, list[tuple[float, Mapping[str, float]]]]
     """Replica -> (time, all counters as of then)."""
+    gauges: dict[str, list[tuple[float, Mapping[str, float]]]]
+    """Replica -> (time, the gauges of `chaos.observe.GAUGES`)."""
     silences: dict[str, list[float]]
     """Part -> times of looks that got no answer."""
     phases: list[tuple[float, str]]
@@ -208,6 +210,7 @@ def read_story(records: Iterable[Record]) -> Story:
             carried=_carried(by["carried"], workers, found[0].t),
             statuses=_statuses(by["status"]),
             counters=_counters(by["counters"]),
+            gauges=_gauges(by["counters"]),
             silences=_silences((*by["view"], *by["carried"])),
             phases=[(each.t, each.value["name"]) for each in by["phase"]],
             notes=by["note"],
@@ -324,6 +327,14 @@ def _counters(records: Sequence[Record]) -> dict[str, list[tuple[float, Mapping[
             known.clear()  # a new life of the process counts from zero
         known.update(changed)
         found[record.process].append((record.t, dict(known)))
+    return dict(found)
+
+
+def _gauges(records: Sequence[Record]) -> dict[str, list[tuple[float, Mapping[str, float]]]]:
+    found: dict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
+    for record in records:
+        if record.value.get("gauges"):
+            found[record.process].append((record.t, record.value["gauges"]))
     return dict(found)
 
 

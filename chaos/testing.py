@@ -63,7 +63,7 @@ class Tale:
         epoch: int = 1,
         sums: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """A look at a replica's view; ``sums``: what it says of its sums, if that is not what its bookings add up to."""
+        """A look at a replica's view; ``sums``: what it says of its sums, if not what its bookings add up to."""
         rows = [[id_, worker, f"{owner}/a", state, None, False, 1, 1, 0, 4, 1] for id_ in ids]
         told = sums if sums is not None else ({worker: [0, 4 * len(ids), len(ids)]} if ids else {})
         self.add(t, replica, "view", "ok", asked=t - 0.01, epoch=epoch, version=1, sums=told, bookings=rows)
@@ -85,6 +85,10 @@ class Tale:
         """A look at a replica's counters; two underscores at the end of a name stand for a label."""
         self.add(t, replica, "counters", "ok", asked=t, changed=changed)
 
+    def gauges(self, replica: str, t: float, **gauges: float) -> None:
+        """A look at a replica's gauges."""
+        self.add(t, replica, "counters", "ok", asked=t, changed={}, gauges=gauges)
+
     def decisions(self, replica: str, t: float, buckets: Mapping[str, float]) -> None:
         """A look at a replica's histogram of decisions: limit -> how many within."""
         name = "endpoint_picker_decision_duration_seconds_bucket"
@@ -97,7 +101,12 @@ class Tale:
 
     def story(self, *, twins: Mapping[str, Story] | None = None) -> Story:
         """Read it as a history. Raises HistoryError."""
-        header = {"name": "tale", "engines": self.workers, "replicas": list(self.replicas), "plane": self.plane}
+        header = {
+            "name": "tale",
+            "engines": self.workers,
+            "replicas": list(self.replicas),
+            "plane": self.plane,
+        }
         first, last = (
             Record(0.0, "run", "scenario", "info", header),
             Record(self.ends, "run", "end", "info", {}),

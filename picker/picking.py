@@ -27,8 +27,9 @@ from picker.requests.keys import request_key
 from picker.requests.reading import path_of, read
 from picker.requests.tokens import Tokens
 from picker.responses.reading import Reading
-from picker.rewriting import NoRules, Rewriting, Rewritten, Source
+from picker.rewriting import BY_HEADER, OTHER, NoRules, Rewriting, Rewritten, Source
 from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Responded
+from picker.serving.statuses import Why, refusal
 from picker.settings import Settings
 from picker.underway import Underway
 
@@ -87,7 +88,7 @@ class Picking:
             NoRules() if rules is None else rules, rng=rng, loras=self._adapters,
             base_model=settings.requests.base_model,
         )  # fmt: skip
-        self.answers = Answers(metrics.tokens, read_usage=settings.requests.read_usage)
+        self.answers = Answers(metrics.models, read_usage=settings.requests.read_usage)
 
     # the gateway's side
 
@@ -97,9 +98,7 @@ class Picking:
         try:
             answer = await self._answer(request, began)
         except BadRequest as error:
-            answer = Refused(
-                error.status, "invalid_request_error", "bad_request", error.message, param=error.param
-            )
+            answer = refusal(Why.BAD_REQUEST, error.message, param=error.param)
         if isinstance(answer, Refused):
             self._metrics.refused(answer.code)
             self._metrics.picked("error", self._clock() - began)
@@ -143,6 +142,8 @@ class Picking:
         )
         done = self.rewriting.apply(request, ask, key)
         ask = ask if done is None else done.ask
+        if done is not None and done.body is not None:
+            self._metrics.models.rewrote(done.rule, done.target if done.rule != BY_HEADER else OTHER)
         prompt = await self._prompt(ask)
         placed = await self._deciding.place(self._wish(request, ask, prompt, key))
         if isinstance(placed, NoWorker):
@@ -248,9 +249,8 @@ def _no_worker(subset: Sequence[str] | None, none: NoWorker) -> Refused:
         # the reasons themselves are for operators
         names = sorted({reason.partition(":")[0] for reason in none.left_out})
         text = f"no model server may take this request: {', '.join(names)} left out all {none.weighed}"
-    return Refused(503, "service_unavailable", "no_endpoints", text, "rejected-no-endpoints", retry_after=1)
+    return refusal(Why.NO_ENDPOINTS, text)
 
 
 def _all_full(workers: int) -> Refused:
-    text = f"all {workers} model servers are at their limit"
-    return Refused(429, "rate_limit_error", "saturated", text, "rejected-saturated", retry_after=1)
+    return refusal(Why.SATURATED, f"all {workers} model servers are at their limit")

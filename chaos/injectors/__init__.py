@@ -23,8 +23,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from picker.sim.cluster import Cluster
 
 Phase = Literal["begin", "seen", "healing", "healed"]
-"""``begin``: about to act. ``seen``: proof that it took effect, read from the outside (the process state, a counter
-of the wire, a failed dial). ``healing``: about to undo. ``healed``: undone, and proven so. Bounds start at ``healed``."""
+"""``begin``: about to act. ``seen``: proof that it took effect, from the outside (the process state, a counter
+of the wire, a failed dial). ``healing``: about to undo. ``healed``: undone, and proven so: bounds start there."""
 
 
 class InjectionError(Exception):

@@ -84,7 +84,8 @@ class NatsWire(TcpWire):
         self.messages = MessageCounts()
         self.clock: ServerClock | None = None
         """What the server's time of stored messages is made to be."""
-        self._late: set[_Late] = set()
+        self._late: dict[_Late, None] = {}
+        """In the order of their coming."""
 
     def sieve(self, way: Way, flow: Flow) -> Filter:
         """Cut the bytes into messages."""
@@ -99,7 +100,7 @@ class NatsWire(TcpWire):
 
     def keep(self, late: _Late) -> None:
         """Keep a message back for its time."""
-        self._late.add(late)
+        self._late[late] = None
         late.timer = asyncio.get_running_loop().call_later(late.fault.seconds, late.go)
 
     def room(self) -> bool:
@@ -108,7 +109,7 @@ class NatsWire(TcpWire):
 
     def gone(self, late: _Late) -> None:
         """It was passed on."""
-        self._late.discard(late)
+        self._late.pop(late, None)
 
     async def close(self) -> None:
         """Stop listening, cut what runs. Never raises."""

@@ -16,7 +16,8 @@ from picker.sim.processes import lives
 
 END_SECONDS = 60.0
 """How long a process may take to end after SIGTERM; a replica drains for some seconds."""
-_STOPPED = "T"
+STOPPED = "T"
+"""State of a thread after SIGSTOP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ class Freeze:
             pid = _living(running, self.target)
             frozen.append(pid)
             os.kill(pid, signal.SIGSTOP)
-            await seen(lambda: set(states(pid)) == {_STOPPED}, what=f"every thread of {self.target} stopped")
-            return {"pid": pid, "threads": len(states(pid)), "state": _STOPPED}
+            await seen(lambda: set(states(pid)) == {STOPPED}, what=f"every thread of {self.target} stopped")
+            return {"pid": pid, "threads": len(states(pid)), "state": STOPPED}
 
         async def heal() -> Evidence:
             if not frozen:
@@ -105,7 +106,7 @@ class Freeze:
             if _ours(running, self.target) != pid or not lives(pid):
                 return {"pid": pid, "gone": True}  # ended meanwhile by somebody else's fault
             os.kill(pid, signal.SIGCONT)
-            await seen(lambda: _STOPPED not in states(pid), what=f"{self.target} going on")
+            await seen(lambda: STOPPED not in states(pid), what=f"{self.target} going on")
             return {"pid": pid}
 
         return life(

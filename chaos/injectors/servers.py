@@ -22,18 +22,24 @@ async def valkey_says(address: str, command: str) -> list[str]:
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
             writer.write(f"{command}\r\n".encode())
-            head = (await reader.readline()).decode().strip()
-            if head.startswith("-") or not head:
-                raise InjectionError(f"Valkey refuses {command!r}: {head or 'the connection ended'}")
-            lines = [head[1:]]
-            if head.startswith("*"):
-                lines = []
-                for _ in range(int(head[1:])):
-                    await reader.readline()
-                    lines.append((await reader.readline()).decode().strip())
-            return lines
+            return await _answer(reader, command)
         finally:
             writer.close()
+
+
+async def _answer(reader: asyncio.StreamReader, command: str) -> list[str]:
+    head = (await reader.readline()).decode().strip()
+    if head.startswith("-") or not head:
+        raise InjectionError(f"Valkey refuses {command!r}: {head or 'the connection ended'}")
+    if head.startswith("$"):
+        return (await reader.readexactly(int(head[1:]) + 2)).decode().split("\r\n")
+    if not head.startswith("*"):
+        return [head[1:]]
+    lines = []
+    for _ in range(int(head[1:])):
+        await reader.readline()
+        lines.append((await reader.readline()).decode().strip())
+    return lines
 
 
 async def keep(cluster: Cluster, name: str) -> None:

@@ -46,7 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the lease of a replica that died never falls, so its bookings stay active",
         "leases:never_falls",
         "replica_killed_where_no_log_tells",
-        "no booking outlives its work",
+        "nothing is booked",
     ),
     Mutant(
         "release-doubled",

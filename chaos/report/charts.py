@@ -46,7 +46,15 @@ def charts(story: Story) -> str:
     for number, strip in enumerate(strips):
         parts.append(f'<g transform="translate(0 {TOP + number * (HEIGHT + GAP)})">{strip}</g>')
     parts.append(_seconds(axis, height))
-    return "".join((*parts, "</svg>"))
+    return "".join((*parts, "</svg>", _legend(story)))
+
+
+def _legend(story: Story) -> str:
+    named = "".join(
+        f'<span class="key k{number % 6}">{escape(replica)}</span>'
+        for number, replica in enumerate(sorted(story.views))
+    )
+    return f'<p class="legend">{named}<span class="key shape">truly carried</span></p>'
 
 
 def _bands(story: Story, axis: Axis, height: float) -> list[str]:

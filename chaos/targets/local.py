@@ -134,7 +134,8 @@ class Local:
             return await open_wire(link, worker.address, way)
         upstream = {"plane": self.cluster.plane_address, "nats": self.cluster.nats}.get(whom, "")
         upstream = upstream or next(each.extproc for each in self.cluster.replicas if each.name == whom)
-        return await open_wire(link, way, upstream)
+        speaks_nats = whom == "nats" or (whom == "plane" and self.topology.plane == "nats")
+        return await open_wire(link, way, upstream, speaks_nats=speaks_nats)
 
     async def _open_names(self) -> Names:
         from chaos.injectors.dns import NameServer
@@ -183,6 +184,11 @@ class Local:
         """Address of every engine: the worker's name in the pool."""
         return {worker.name: worker.address for worker in self.cluster.workers}
 
+    def extproc(self, replica: str) -> str:
+        """Where a replica speaks ext_proc."""
+        places = {each.name: each.extproc for each in self.cluster.replicas}
+        return places[replica]
+
     async def make_whole(self) -> None:
         """Start whatever does not run, and wait until the gateway sees every replica."""
         children = self.cluster.children
@@ -193,9 +199,9 @@ class Local:
         await self.cluster.until_envoy_sees(len(self.cluster.replicas))
 
 
-async def open_wire(link: str, listen: str, upstream: str) -> Wire:
+async def open_wire(link: str, listen: str, upstream: str, *, speaks_nats: bool = False) -> Wire:
     """The proxy of a link: one that knows NATS' protocol on links to NATS, plain TCP elsewhere."""
-    if link.endswith(">nats"):
+    if speaks_nats:
         from chaos.injectors.nats import NatsWire
 
         return await NatsWire.open(listen=listen, upstream=upstream, name=link)

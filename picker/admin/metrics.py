@@ -20,7 +20,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from picker.admin.tokens import TokenMetrics
+from picker.admin.models import ModelMetrics
 
 LABEL_CAP = 2000
 """Most workers that get a series of their own; the rest are summed under ``worker="other"``."""
@@ -120,7 +120,7 @@ class Metrics:
             "picker_routed_by_load", "Requests priced without prefix knowledge, by reason.", ["reason"],
             registry=self.registry,
         )  # fmt: skip
-        self.tokens = TokenMetrics(self.registry)
+        self.models = ModelMetrics(self.registry)
         self._by_result = {result: self._requests.labels(result) for result in ("hit", "miss", "error")}
         self._counts: dict[str, Callable[[], object]] = {}
         self._gauges: Callable[[], Mapping[str, float]] = dict

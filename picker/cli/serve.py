@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from picker import logs
+from picker import heap, logs
 from picker.settings import SettingsError, load
 
 
@@ -31,6 +31,7 @@ def command(context: click.Context, /, **flags: Any) -> None:
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         settings = load(**given)
+        heap.return_large_blocks()
         logs.configure(settings.life.log_level, settings.life.log_format)
         from picker.app import run
 

@@ -88,13 +88,14 @@ class Approximate:
         self.counts.cut += max(len(hashes) - MAX_PROMPT_BLOCKS, 0)
         prompt = hashes[: min(MAX_PROMPT_BLOCKS, self._most)]
         blocks = self._workers.setdefault(worker, OrderedDict())
+        before = len(blocks)
         fresh = [key for key in prompt if key not in blocks]
         for key in reversed(prompt):
             blocks[key] = now
             blocks.move_to_end(key)
+        self._size += len(blocks) - before
         if fresh:
             self._index.store(worker, fresh)
-            self._size += len(fresh)
         self.counts.learned += len(fresh)
         self.counts.used_again += len(prompt) - len(fresh)
         over = min(max(len(blocks) - self._most, self._size - self._total, 0), len(blocks))

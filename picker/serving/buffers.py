@@ -48,7 +48,7 @@ class Body:
         """Append a piece; False, and nothing appended, where the budget does not allow it."""
         if not piece:
             return True
-        if not self._budget.take(len(piece)):
+        if not self._budget.take(len(piece), paid=self.paid):
             return False
         self.paid += len(piece)
         self.size += len(piece)

@@ -82,7 +82,7 @@ class Passage:
             self._budget.give(self._kept)
             self._kept = 0
             return True
-        if self._kept + len(data) > MAX_KEPT or not self._budget.take(len(data)):
+        if self._kept + len(data) > MAX_KEPT or not self._budget.take(len(data), paid=self._kept):
             return False
         self._kept += len(data)
         return True

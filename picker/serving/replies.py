@@ -22,6 +22,8 @@ from picker.serving.wire.extproc_pb2 import (
 PIECE = 62_000
 """Most body bytes in one answer: some gateways cap messages at 64 KB."""
 
+_OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+
 LENGTH_HEADER = "content-length"
 
 DETAILS_PREFIX = "picker_"
@@ -30,7 +32,8 @@ DETAILS_PREFIX = "picker_"
 
 def headers_passed(remove: Iterable[str] = ()) -> ProcessingResponse:
     """Request headers go on, without those named."""
-    response = ProcessingResponse(request_headers=HeadersResponse(response=CommonResponse()))
+    response = ProcessingResponse()
+    response.request_headers.response.SetInParent()
     names = list(remove)
     if names:
         response.request_headers.response.header_mutation.remove_headers.extend(names)
@@ -41,7 +44,7 @@ def headers_decided(
     picked: Picked, remove: Iterable[str], override: tuple[BodyMode, BodyMode] | None = None
 ) -> ProcessingResponse:
     """Request headers go on to the worker; ``override`` asks for these body modes, request's and response's."""
-    response = ProcessingResponse(request_headers=HeadersResponse())
+    response = ProcessingResponse()
     _decide(response, response.request_headers.response, picked, remove)
     if override is not None:
         _override(response.mode_override, *override)
@@ -56,7 +59,7 @@ def body_decided(
     Envoy 1.40 answers 500 by itself where a changed body does not match a ``content-length`` that is there, and drops
     that header by itself in BUFFERED_PARTIAL.
     """
-    response = ProcessingResponse(request_body=BodyResponse())
+    response = ProcessingResponse()
     common = response.request_body.response
     _decide(response, common, picked, remove)
     if body is not None:
@@ -68,7 +71,9 @@ def body_decided(
 
 def body_passed() -> ProcessingResponse:
     """A piece of a request body goes on unchanged."""
-    return ProcessingResponse(request_body=BodyResponse(response=CommonResponse()))
+    response = ProcessingResponse()
+    response.request_body.response.SetInParent()
+    return response
 
 
 def streamed(body: bytes, *, end: bool, response: bool) -> Iterator[ProcessingResponse]:
@@ -88,12 +93,16 @@ def trailers_passed() -> ProcessingResponse:
 
 def response_headers_passed() -> ProcessingResponse:
     """Response headers go on unchanged."""
-    return ProcessingResponse(response_headers=HeadersResponse(response=CommonResponse()))
+    response = ProcessingResponse()
+    response.response_headers.response.SetInParent()
+    return response
 
 
 def response_body_passed() -> ProcessingResponse:
     """A piece of a response body goes on unchanged."""
-    return ProcessingResponse(response_body=BodyResponse(response=CommonResponse()))
+    response = ProcessingResponse()
+    response.response_body.response.SetInParent()
+    return response
 
 
 def response_body_changed(body: bytes, *, length: bool = False) -> ProcessingResponse:
@@ -101,7 +110,7 @@ def response_body_changed(body: bytes, *, length: bool = False) -> ProcessingRes
 
     Headers can be changed here only where the gateway holds them back for the body: in BUFFERED.
     """
-    response = ProcessingResponse(response_body=BodyResponse(response=CommonResponse()))
+    response = ProcessingResponse()
     common = response.response_body.response
     common.body_mutation.body = body
     if length:
@@ -169,12 +178,13 @@ def _override(mode: ProcessingMode, request: BodyMode, response: BodyMode) -> No
 
 
 def _set(mutation: HeaderMutation, headers: Iterable[tuple[str, str]]) -> None:
+    add = mutation.set_headers.add
     for name, value in headers:
-        option = mutation.set_headers.add()
-        option.header.key = name
+        option = add()
+        header = option.header
         # raw bytes only: a text value arrives empty at the worker from Envoy 1.27 on
-        option.header.raw_value = value.encode()
-        option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+        header.key, header.raw_value = name, value.encode()
+        option.append_action = _OVERWRITE
 
 
 def _pieces(body: bytes, *, end: bool) -> Iterator[tuple[bytes, bool]]:

@@ -141,7 +141,7 @@ class Recorder:
             "response": case.response_mode,
             "hold": case.hold,
         }
-        return Transcript(head | case.answers, list(self.notes))
+        return Transcript({**head, **case.answers}, list(self.notes))
 
 
 @asynccontextmanager

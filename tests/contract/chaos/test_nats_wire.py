@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from chaos.injectors import InjectionError
 from chaos.injectors import messages as faults
 from chaos.injectors.links import latency, partition, refuse
-from chaos.injectors.nats import NatsWire
+from chaos.injectors.nats import MessageFault, NatsWire
 from tests.contract.chaos.conftest import Stage
 
 EVENT = "picker.v1.pool.kv.worker.0"
@@ -30,7 +30,7 @@ async def connected(address: str, **options: Any) -> AsyncIterator[Client]:
         [f"nats://{address}"],
         connect_timeout=5,
         max_reconnect_attempts=-1,
-        reconnect_time_wait=0.05,
+        reconnect_time_wait=0,
         **options,
     )
     try:
@@ -38,6 +38,12 @@ async def connected(address: str, **options: Any) -> AsyncIterator[Client]:
     finally:
         await client.close()
         await asyncio.sleep(0)
+
+
+async def settled(client: Client) -> None:
+    """Until the server has its subscriptions; the client's own ping may overtake them."""
+    await asyncio.sleep(0.05)
+    await client.flush(timeout=5)
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ async def heard(
 
     async with connected(stage.servers.nats) as publisher, connected(wire.listen) as subscriber:
         await subscriber.subscribe(subject, cb=note)
-        await subscriber.flush()
+        await settled(subscriber)
         yield publisher, got
 
 
@@ -66,7 +72,7 @@ async def test_payloads_headers_requests_and_streams_pass_unchanged(stage: Stage
     dice = random.Random(3)
     async with connected(wire.listen) as one, connected(stage.servers.nats) as two:
         subscription = await two.subscribe("a.>")
-        await two.flush()
+        await settled(two)
         sent = [dice.randbytes(size) for size in (0, 1, 2, 5000, 70_000, 900_000)] + [b"\r\nPUB a 1\r\n"]
         for data in sent:
             await one.publish("a.b", data, headers={"H": "v"} if len(data) % 2 else None)
@@ -76,7 +82,7 @@ async def test_payloads_headers_requests_and_streams_pass_unchanged(stage: Stage
             await message.respond(message.data[::-1])
 
         await two.subscribe("ask", cb=answer)
-        await two.flush()
+        await settled(two)
         assert (await one.request("ask", b"abc", timeout=5)).data == b"cba"
         context = one.jetstream()
         await context.add_stream(name="S", subjects=["s.>"])
@@ -135,8 +141,8 @@ async def numbered(stage: Stage, wire: NatsWire, fault: Any, count: int = 200) -
 
 
 async def test_the_same_seed_loses_the_same_messages(stage: Stage, wire: NatsWire) -> None:
-    def fault(seed: int) -> faults.MessageFault:
-        return faults.MessageFault("drop", faults.EVENTS, way="back", share=0.3, seed=seed)
+    def fault(seed: int) -> MessageFault:
+        return MessageFault("drop", faults.EVENTS, way="back", share=0.3, seed=seed)
 
     first, again, other = [await numbered(stage, wire, fault(seed)) for seed in (1, 1, 2)]
     assert first == again != other
@@ -148,7 +154,7 @@ async def test_the_same_seed_loses_the_same_messages(stage: Stage, wire: NatsWir
 async def test_a_reordered_message_comes_right_after_the_next_and_none_is_lost(
     stage: Stage, wire: NatsWire
 ) -> None:
-    fault = faults.MessageFault("reorder", faults.EVENTS, way="back", share=0.3, seconds=5.0, seed=1)
+    fault = MessageFault("reorder", faults.EVENTS, way="back", share=0.3, seconds=5.0, seed=1)
     got = await numbered(stage, wire, fault)
     assert sorted(got) == list(range(200))
     assert got != sorted(got)
@@ -159,7 +165,7 @@ async def test_a_reordered_message_comes_right_after_the_next_and_none_is_lost(
 async def test_a_late_message_is_overtaken_and_comes_at_the_heal_at_the_latest(
     stage: Stage, wire: NatsWire
 ) -> None:
-    fault = faults.MessageFault("delay", faults.EVENTS, way="back", share=0.2, seconds=60.0, seed=1)
+    fault = MessageFault("delay", faults.EVENTS, way="back", share=0.2, seconds=60.0, seed=1)
     got = await numbered(stage, wire, fault)
     assert sorted(got) == list(range(200))
     assert got[-fault.hits :] == sorted(got[-fault.hits :])
@@ -178,7 +184,7 @@ async def test_what_a_bridge_publishes_is_lost_for_all(stage: Stage, eventually:
 
     async with connected(stage.servers.nats) as straight:
         await straight.subscribe("picker.>", cb=note)
-        await straight.flush()
+        await settled(straight)
         async with connected(stage.open_wires["bridge-0>nats"].listen) as bridge:
 
             async def beat() -> None:

@@ -12,6 +12,7 @@ from chaos.checks import (
     calls_made,
     counted,
     fault_seen,
+    flat,
     in_flight,
     no_live_gone,
     no_pick_of_the_gone,
@@ -282,6 +283,18 @@ def loads(*counts: int) -> Story:
     return told.story()
 
 
+def gauge(*, grows_to: float, looks: int = 100) -> Callable[[], Story]:
+    def make() -> Story:
+        told = tale()
+        for number in range(looks):
+            for replica in told.replicas:
+                value = 100 + (grows_to - 100) * number / looks
+                told.gauges(replica, number / 4, process_open_fds=value)
+        return told.story()
+
+    return make
+
+
 def balance(ours: tuple[int, ...], one: tuple[int, ...]) -> Callable[[], Story]:
     def make() -> Story:
         story = loads(*ours)
@@ -369,6 +382,10 @@ def balance(ours: tuple[int, ...], one: tuple[int, ...]) -> Callable[[], Story]:
         (booking_error(), error_of(believed_until=12.5), PASS),
         (booking_error(), error_of(believed_until=50), FAIL),
         (booking_error(), nothing_at_all, UNKNOWN),
+        (flat("process_open_fds"), gauge(grows_to=105), PASS),
+        (flat("process_open_fds"), gauge(grows_to=150), FAIL),
+        (flat("process_open_fds", least=60), gauge(grows_to=150), PASS),
+        (flat("process_open_fds"), gauge(grows_to=100, looks=5), UNKNOWN),
         (balanced(), balance((10, 10), (10, 10)), PASS),
         (balanced(), balance((20, 2), (10, 10)), FAIL),
         (balanced(), lambda: loads(1, 1), UNKNOWN),

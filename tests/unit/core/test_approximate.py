@@ -39,6 +39,19 @@ def test_the_bound_of_a_worker_takes_the_ends_of_old_prompts() -> None:
     assert approximate.counts.over_bound == 1
 
 
+def test_the_bound_of_all_workers_is_paid_by_the_one_that_learns() -> None:
+    approximate, index = make(total_blocks=5)
+    approximate.learn("a", [1, 2, 3], 0.0)
+    approximate.learn("b", [1, 2], 1.0)
+    approximate.learn("b", [1, 4, 4], 2.0)
+    assert index.held("a") == {1, 2, 3}
+    assert index.held("b") == {1, 4}
+    approximate.learn("b", list(range(10, 20)), 3.0)
+    assert (len(approximate), approximate.count("a"), approximate.count("b")) == (5, 3, 2)
+    approximate.forget("a")
+    assert len(approximate) == 2
+
+
 def test_a_prompt_longer_than_the_bound_keeps_its_beginning() -> None:
     approximate, index = make(worker_blocks=3)
     approximate.learn("a", [1, 2, 3, 4, 5], 0.0)

@@ -55,6 +55,9 @@ async def test_the_engine_sees_the_target_and_every_other_byte_as_it_was(world: 
         "client_model": "m", "target": "engine", "rule": "alias[0]", "not_rewritten_because": None,
     }  # fmt: skip
     assert world.picking.rewriting.counts.renamed == 1
+    assert 'picker_model_rewrite_decisions_total{rule="alias[0]",target_model_name="engine"} 1.0' in series(
+        world
+    )
 
 
 async def test_a_request_without_a_rule_keeps_its_body(world: World) -> None:
@@ -114,6 +117,9 @@ async def test_a_header_names_the_model_before_any_rule(world: World, name: str)
     answer = await picked(world, replace(request, headers={**request.headers, name: "special"}))
     assert b'"model":"special"' in (answer.body or b"")
     assert why(world, answer)["model_rewrite"]["rule"] == "header"
+    assert 'picker_model_rewrite_decisions_total{rule="header",target_model_name="other"} 1.0' in series(
+        world
+    )
 
 
 async def test_a_header_that_is_no_name_is_counted_and_the_rules_are_asked(world: World) -> None:
@@ -170,6 +176,13 @@ async def test_requests_that_name_no_model_by_their_api_are_none_of_the_rules_bu
     answer = await picked(world, HttpRequest(headers, b'{"a":1}', rewritable=True))
     assert answer.body is None
     assert sum(world.picking.rewriting.counts.left.values()) == 0
+
+
+async def test_a_header_on_a_path_whose_bodies_name_no_model_is_counted(world: World) -> None:
+    headers = {":path": "/elsewhere", ":method": "POST", "x-llm-d-model-name-rewrite": "special"}
+    answer = await picked(world, HttpRequest(headers, b'{"a":1}', rewritable=True))
+    assert answer.body is None
+    assert world.picking.rewriting.counts.left[Hindrance.PATH] == 1
 
 
 async def test_the_client_reads_the_name_that_it_gave(world: World) -> None:

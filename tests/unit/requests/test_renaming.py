@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from picker.requests.renaming import MAX_MEMBERS, find, renamed
@@ -64,6 +64,7 @@ def written(draw: st.DrawFn) -> tuple[bytes, list[tuple[str, Any]], list[tuple[i
     return bytes(out), pairs, places
 
 
+@settings(deadline=None)
 @given(
     written(),
     st.text(min_size=1, max_size=20).filter(lambda text: text.encode("utf-8", "ignore").decode() == text),
@@ -148,6 +149,7 @@ def test_what_is_no_object_has_no_places(body: bytes) -> None:
     assert find(body) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text(st.sampled_from('{}[]",:\\model1 '), max_size=60).map(str.encode))
 def test_bytes_of_any_kind_never_raise(body: bytes) -> None:
     find(body)

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from picker.responses.naming import Naming
@@ -118,6 +118,7 @@ values = st.recursive(
 events = st.dictionaries(st.sampled_from(["model", "id", "response", "message"]) | texts, values, max_size=5)
 
 
+@settings(deadline=None)
 @given(st.lists(events, max_size=4), st.booleans(), st.lists(st.integers(0, 2000), max_size=8))
 def test_an_event_stream_cut_anywhere_gives_what_the_whole_gives(
     stream: list[Any], spaced: bool, cuts: list[int]
@@ -137,12 +138,14 @@ def test_an_event_stream_cut_anywhere_gives_what_the_whole_gives(
             assert told == renamed(event)
 
 
+@settings(deadline=None)
 @given(events, st.booleans(), st.lists(st.integers(0, 500), max_size=6))
 def test_an_answer_cut_anywhere_gives_what_the_whole_gives(event: Any, spaced: bool, cuts: list[int]) -> None:
     text = written(event, spaced)
     assert passed(Shape.JSON, pieces_of(text, cuts)) == passed(Shape.JSON, [text])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80) | st.text(st.sampled_from('data: {}[]",\\model\n'), max_size=80).map(str.encode),
        st.sampled_from(Shape), st.lists(st.integers(0, 80), max_size=6))  # fmt: skip
 @example(b'data: {"model":"', Shape.LINES, [])

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from picker.responses.counts import Unreadable
@@ -152,6 +152,7 @@ def test_a_long_event_is_read_from_its_end_and_the_next_one_whole() -> None:
     assert reading.usage == Usage(5, 6, None)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([text for _, text, _ in STREAMS]), min_size=1, max_size=3),
     st.lists(st.integers(0, 2000), max_size=8),
@@ -174,6 +175,7 @@ junk = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(junk, st.integers(0, 200), st.integers(0, 200), st.sampled_from(Shape))
 def test_hostile_usage_never_raises_and_is_never_negative(
     value: Any, cut: int, lost: int, shape: Shape
@@ -187,6 +189,7 @@ def test_hostile_usage_never_raises_and_is_never_negative(
     assert usage is None or min(usage.input, usage.output, usage.cached or 0) >= 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.binary(max_size=60), st.sampled_from(Shape))
 def test_bytes_of_any_kind_never_raise(first: bytes, second: bytes, shape: Shape) -> None:
     read(shape, first, b'"usage":{', second, b"}")

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from picker.cli.demo import command as demo
 from picker.cli.up import command
 from picker.sim.cluster import Cluster, Layout, LayoutError
+from picker.sim.envoy import POOL_LIST
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,13 @@ def test_a_folder_of_logs_that_cannot_be_made_is_told_in_one_line(
     assert said.exit_code == 1
     assert said.exception is None or isinstance(said.exception, SystemExit)
     assert "Not a directory" in said.output.splitlines()[-1]
+
+
+def test_with_fallbacks_the_gateway_walks_the_list_that_the_replicas_write(tmp_path: Path) -> None:
+    cluster = Cluster(Layout(fallbacks=2, replicas=1), logs=tmp_path)
+    pool = cluster.envoy_config()["static_resources"]["listeners"][0]
+    manager = pool["filter_chains"][0]["filters"][0]["typed_config"]
+    route = manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"]
+    assert (route["cluster"], route["retry_policy"]["num_retries"]) == (POOL_LIST, 2)
+    (program,) = [cluster._replica_program(replica) for replica in cluster.replicas]
+    assert program.environment["PICKER_FALLBACKS"] == "2"

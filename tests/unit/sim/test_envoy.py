@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from picker.sim.envoy import PICKERS, BodyMode, Listener, envoy_config
+from picker.sim.envoy import PICKERS, POOL_LIST, BodyMode, Listener, envoy_config
 
 
 def cluster_of(config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -33,6 +33,7 @@ def test_the_real_envoy_accepts_every_pair_of_body_modes(tls: bool, fail_open: b
     ]
     listeners.append(Listener("plain", 21_000, ext_proc=False))
     listeners.append(Listener("skip", 21_001, response_trailers="SKIP", retries=1))
+    listeners.append(Listener("list", 21_002, follows_list=True, retries=2, attributes=False))
     config = envoy_config(
         listeners,
         ["127.0.0.1:9002", "[::1]:9002"],
@@ -112,3 +113,23 @@ def test_the_access_log_names_bookings_at_once_and_every_second_while_they_run()
     (entry,) = connections["access_log"]
     assert entry["typed_config"]["additional_request_headers_to_log"] == ["x-picker-booking"]
     assert entry["typed_config"]["common_config"]["buffer_size_bytes"] == 0
+
+
+def test_a_gateway_that_follows_the_list_dials_the_workers_it_was_given_and_tells_which_one_served() -> None:
+    config = envoy_config(
+        [Listener("list", 8080, follows_list=True, retries=2)],
+        ["127.0.0.1:9002"],
+        19_000,
+        workers=["127.0.0.1:8000", "127.0.0.1:8001"],
+    )
+    cluster = cluster_of(config, POOL_LIST)
+    assert len(cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]) == 2
+    (policy,) = cluster["load_balancing_policy"]["policies"]
+    override = policy["typed_extension_config"]["typed_config"]
+    assert override["override_host_sources"] == [{"header": "x-gateway-destination-endpoint"}]
+    assert override["selected_host_key"]["path"] == [{"key": "x-gateway-destination-endpoint-served"}]
+
+
+def test_a_gateway_that_follows_the_list_has_to_know_the_workers() -> None:
+    with pytest.raises(ValueError, match="no worker is given"):
+        envoy_config([Listener("list", 8080, follows_list=True)], ["127.0.0.1:9002"], 19_000)

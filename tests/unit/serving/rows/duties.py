@@ -1,6 +1,6 @@
 """What ext_proc, Gateway API Inference Extension and gateways ask of an endpoint picker, and which test holds us to it.
 
-Data alone: ``docs/ext-proc.md`` is made of it (`tests.unit.serving.rows.page`), and a test holds it to the tests it names.
+Data alone: ``docs/ext-proc.md`` is made of it (`tests.unit.serving.rows.page`); a test checks the tests that it names.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ DUTIES: tuple[Duty, ...] = (
          recorded("leaves-waiting")
          + failures("test_a_client_that_leaves_while_its_pick_waits_leaves_nothing")),
     Duty("2.4-5", "The booking follows the endpoint that served, where the gateway tried several.",
-         recorded("walked") + (f"{FALLBACKS}test_the_booking_moves_to_the_endpoint_that_serves_told_by",)),
+         (*recorded("walked"), f"{FALLBACKS}test_the_booking_moves_to_the_endpoint_that_serves_told_by")),
     # -- 3 ------------------------------------------------------------------------------------------------------
     Duty("3-1", "Values are written as raw bytes, in refusals too.", recorded("pair-buffered-none", "refused-get")),
     Duty("3-2", "A value is read from the raw bytes, or from the text where there are none.", reason=WRITES_RAW),

@@ -9,8 +9,8 @@ HEAD = """# The gateway's protocol: every duty and its test
 
 What ext_proc, the endpoint picker protocol of Gateway API Inference Extension and the gateways that speak them ask of a
 picker, duty by duty, with the tests that hold us to it: once with the messages alone, and once through the real Envoy
-1.40 where it can bring the case about. This page is made from `tests/unit/serving/rows/duties.py` by `make docs`; a test
-checks that every test named here exists.
+1.40 where it can bring the case about. This page is made from `tests/unit/serving/rows/duties.py` by `make docs`; one
+test checks that every test named here exists.
 
 Transcripts (`tests/transcripts/recorded`) are recorded from the real Envoy by `python tests/transcripts/record.py`. The
 unit tests replay each against the exchange and compare every answer field by field; the serving tests record each anew.
@@ -18,8 +18,8 @@ unit tests replay each against the exchange and compare every answer field by fi
 
 BESIDE = """## Beside the Go pickers
 
-What the pickers in Go answer to the same requests, as their sources say, for those who migrate. Their refusals are plain
-text; ours are JSON in OpenAI's error shape.
+What the pickers in Go answer to the same requests, as their sources say, for those who migrate. Their refusals are
+plain text; ours are JSON in OpenAI's error shape.
 
 | request | ours | theirs | transcript |
 |---|---|---|---|
@@ -43,8 +43,8 @@ header of its choice.
 
 With `PICKER_FALLBACKS` above 0 further endpoints stand behind the chosen one. Gateways that follow the list try them in
 order: Envoy by its load balancing policy `override_host` with a retry policy on the route, which
-`picker up --fallbacks N` writes. With Envoy 1.40 a body of 200 KB reaches each endpoint that is tried once and whole, in
-every request body mode, also where the first one had read it before it failed. The booking goes with the request, by
+`picker up --fallbacks N` writes. With Envoy 1.40 a body of 200 KB reaches each endpoint that is tried once and whole,
+in every request body mode, also where the first one had read it before it failed. The booking goes with the request, by
 whichever tells first: the served metadata, response attributes, or the access log, also where the log reaches another
 replica than the one that decided. A plain ORIGINAL_DST cluster takes a single endpoint: leave the setting at 0 there.
 """

@@ -1,0 +1,50 @@
+"""Checks of a long run: what a replica holds stays flat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from chaos.story import Story
+from chaos.verdict import Finding, judged, unknown
+
+FEWEST_LOOKS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A gauge of each replica does not grow: its median over the last fifth is at most so much above the second fifth's.
+
+    The first fifth is left out: caches fill and the interpreter warms up.
+    """
+
+    gauge: str
+    """One of `chaos.observe.GAUGES`."""
+    share: float = 0.1
+    """Growth that is allowed."""
+    least: float = 0.0
+    """Growth below this is none, whatever its share."""
+
+    @property
+    def name(self) -> str:
+        """What it demands."""
+        return f"{self.gauge} is flat within {self.share:.0%}"
+
+    def judge(self, story: Story) -> Finding:
+        """Compares fifths of each replica's looks."""
+        lines, grown = [], {}
+        for replica in story.header["replicas"]:
+            values = self._values(story.gauges.get(replica, ()))
+            if len(values) < FEWEST_LOOKS:
+                return unknown(self.name, f"{len(values)} looks at {replica} are too few to tell")
+            fifth = len(values) // 5
+            before, after = median(values[fifth : 2 * fifth]), median(values[-fifth:])
+            grown[replica] = round(after - before, 1)
+            if after - before > max(self.least, self.share * before):
+                lines.append(f"{replica}: {before:g} early, {after:g} at the end")
+        most = max(grown.values(), default=0.0)
+        return judged(self.name, lines, f"it grew by {most:g} at most", "replicas grew", grown=grown)
+
+    def _values(self, series: Sequence[tuple[float, Mapping[str, float]]]) -> list[float]:
+        return [gauges[self.gauge] for _, gauges in series if self.gauge in gauges]
