@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.checkers import Check
 from chaos.checkers.agreement import ViewsAgree
+from chaos.checkers.away import NeverEmpty, PeersKept, SeenByAll
 from chaos.checkers.bookings import (
     NoLiveBookingGone,
     NoneOutlivesItsWork,
@@ -13,13 +14,31 @@ from chaos.checkers.bookings import (
 )
 from chaos.checkers.calls import Answered, CallsMade, Counted, FaultSeen, InFlight, PicksWithin, Whole
 from chaos.checkers.error import Balanced, BookingError, NoPickOfTheGone
+from chaos.checkers.shown import (
+    BookingShown,
+    EventsHealthy,
+    PoisonRefused,
+    PrefixesFound,
+    Retried,
+    SchemaFollows,
+    Together,
+)
+from chaos.checkers.events import IndexesTrue
 from chaos.checkers.soak import Flat
 
 answered, whole, picks_within = Answered, Whole, PicksWithin
 calls_made, fault_seen, in_flight, counted = CallsMade, FaultSeen, InFlight, Counted
 sums_exact, no_live_gone, none_outlives = SumsExact, NoLiveBookingGone, NoneOutlivesItsWork
 one_active_each, nothing_left, views_agree = OneActiveEach, NothingLeft, ViewsAgree
-flat = Flat
+flat, indexes_true = Flat, IndexesTrue
+never_empty, seen_by_all, peers_kept = NeverEmpty, SeenByAll, PeersKept
+booking_shown, retried, under_way_at_once = BookingShown, Retried, Together
+events_healthy, prefixes_found, schema_follows, poison_refused = (
+    EventsHealthy,
+    PrefixesFound,
+    SchemaFollows,
+    PoisonRefused,
+)
 booking_error, balanced, no_pick_of_the_gone = BookingError, Balanced, NoPickOfTheGone
 
 BOOKINGS: tuple[Check, ...] = (

@@ -76,6 +76,8 @@ class OpenLoop:
     """Every request is the same: a thundering herd."""
     bursts: tuple[tuple[float, int], ...] = ()
     """``(second, requests)``: so many at once, besides the rate."""
+    retries: int = 0
+    """How often a caller sends again what was cut, refused or not answered: the same body under the same id."""
 
     def arrivals(self, seed: str, seconds: float) -> list[Wanted]:
         """All requests of a load of that many seconds, by time."""
@@ -113,9 +115,13 @@ class OpenLoop:
         said = f"{self.rate:g} requests/s, open loop, {low}-{high} tokens, {self.long_share:.0%} long"
         said += f" ({self.long_tokens[0]}-{self.long_tokens[1]}), {self.cancel_share:.0%} hang up"
         said += "".join(f", {count} at once after {at:g} s" for at, count in self.bursts)
+        said += f", {self.retries} retries of callers" if self.retries else ""
         return said + (", all equal" if self.equal else "")
 
 
+WORTH_A_RETRY: frozenset[Outcome] = frozenset({"cut", "refused", "unreachable"})
+RETRY_SECONDS = 0.05
+"""Before a caller sends a request again."""
 _PIECE, _OPENING = b'"content":"', b'"content":""'
 
 
@@ -133,9 +139,17 @@ class Sender:
     """
 
     def __init__(
-        self, url: str, history: Writer, http: aiohttp.ClientSession, *, tag: str, timeout: float
+        self,
+        url: str,
+        history: Writer,
+        http: aiohttp.ClientSession,
+        *,
+        tag: str,
+        timeout: float,
+        retries: int = 0,
     ) -> None:
         self._tag = tag
+        self._retries = retries
         self._url = f"{url.rstrip('/')}/v1/chat/completions"
         self._history = history
         self._http = http
@@ -175,19 +189,26 @@ class Sender:
             task.add_done_callback(self._calls.discard)
 
     async def call(self, one: Wanted, *, headers: dict[str, str] | None = None, url: str = "") -> None:
-        """One call from its beginning to its end, both written down."""
-        who = f"client-{one.number}"
+        """One request from its beginning to its end, every try of it written down as a call of its own."""
+        for again in range(self._retries + 1):
+            if again:
+                await asyncio.sleep(RETRY_SECONDS)
+            if await self._try(one, again, headers or {}, url or self._url) not in WORTH_A_RETRY:
+                return
+
+    async def _try(self, one: Wanted, again: int, headers: dict[str, str], url: str) -> Outcome:
+        who = f"client-{one.number}" + (f".{again}" if again else "")
         self.sent += 1
         self._history.write(
             who, "call", "invoke", number=one.number, conversation=one.conversation, tokens=one.tokens,
-            due=one.at, cancel_after=one.cancel_after,
+            due=one.at, cancel_after=one.cancel_after, again=again,
         )  # fmt: skip
         seen: dict[str, Any] = {"pieces": 0, "wanted": one.tokens}
         outcome: Outcome = "unreachable"
         try:
             limit = self._timeout if one.cancel_after is None else min(self._timeout, one.cancel_after)
             async with asyncio.timeout(limit):
-                outcome = await self._exchange(one, seen, headers or {}, url or self._url)
+                outcome = await self._exchange(one, seen, headers, url)
         except TimeoutError:
             outcome = "timeout" if one.cancel_after is None else "cancelled"
         except asyncio.CancelledError:
@@ -199,6 +220,7 @@ class Sender:
             outcome = "cut" if seen.get("status") == 200 else "unreachable"
         kind = {"complete": "ok", "timeout": "info", "cancelled": "info"}.get(outcome, "fail")
         self._history.write(who, "call", kind, outcome=outcome, **seen)  # type: ignore[arg-type]
+        return outcome
 
     async def _exchange(
         self, one: Wanted, seen: dict[str, Any], headers: dict[str, str], url: str

@@ -33,6 +33,7 @@ GAUGES = frozenset(
         "picker_streams_open",
         "picker_index_entries",
         "picker_plane_outbox",
+        "picker_peers",
     }
 )
 """Series without labels that a soak wants flat."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from chaos.checkers import Check
 from chaos.injectors import Injection
-from chaos.run import Result, Run
+from chaos.result import Result
+from chaos.run import Run
 from chaos.scenario import Scenario
 from chaos.story import Story
 from chaos.targets.local import Local

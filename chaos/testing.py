@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.history import Record, Type
-from chaos.story import Story, read_story
+from chaos.reading import read_story
+from chaos.story import Story
 
 WORKER = "10.0.0.1:8000"
 
@@ -88,6 +89,10 @@ class Tale:
     def gauges(self, replica: str, t: float, **gauges: float) -> None:
         """A look at a replica's gauges."""
         self.add(t, replica, "counters", "ok", asked=t, changed={}, gauges=gauges)
+
+    def stall(self, begin: float, end: float) -> None:
+        """The suite itself stood still."""
+        self.add(end, "run", "stall", "info", seconds=end - begin)
 
     def decisions(self, replica: str, t: float, buckets: Mapping[str, float]) -> None:
         """A look at a replica's histogram of decisions: limit -> how many within."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from chaos.checkers.bounds import REBUILD_SECONDS, SLACK_SECONDS, VISIBLE_SECONDS
+from chaos.checkers.bounds import REBUILD_SECONDS, SLACK_SECONDS, VISIBLE_SECONDS, Clock
 from chaos.story import Story, View
 from chaos.verdict import Finding, judged, unknown
 
@@ -41,6 +41,7 @@ class ViewsAgree:
 
 def _alone(story: Story, late: Mapping[str, list[View]]) -> Iterator[str]:
     """Bookings that one view shows for so long that another one should have shown them too."""
+    clock = Clock(story)
     shown: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
     for name, views in late.items():
         for view in views:
@@ -54,6 +55,8 @@ def _alone(story: Story, late: Mapping[str, list[View]]) -> Iterator[str]:
                 if other == name:
                     continue
                 looks = [view for view in views if begin <= view.asked <= view.told <= end]
+                if clock.starved(first, last):
+                    continue
                 if len(looks) > 1 and not any(id_ in view.bookings for view in looks):
                     yield (
                         f"{name} shows {id_} from {first - story.begun:.2f} s to {last - story.begun:.2f} s;"

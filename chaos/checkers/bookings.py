@@ -12,7 +12,7 @@ from chaos.checkers.bounds import (
     VISIBLE_SECONDS,
     Clock,
 )
-from chaos.story import Booked, Carried, Story, View
+from chaos.story import FOREVER, Booked, Carried, Story, View
 from chaos.verdict import Finding, judged, unknown
 
 ENDING_SECONDS = 1.0
@@ -77,7 +77,7 @@ def _missing(
 ) -> Iterator[str]:
     """One line for each request that one replica's view missed while it was carried."""
     for carried in story.carried:
-        if not carried.booking:
+        if not carried.booking or _left(story, carried):
             continue
         seen_at: float | None = None
         for view in views:
@@ -94,6 +94,17 @@ def _missing(
                     f" (carried since {carried.since - story.begun:.2f} s; shown {how})"
                 )
                 break
+
+
+def _left(story: Story, carried: Carried) -> bool:
+    """Whether its worker left the pool while it ran: that ends its booking for good, whatever the engine does."""
+    return any(
+        fault.kind == "leave"
+        and story.workers.get(fault.target) == carried.worker
+        and fault.begun <= carried.until
+        and carried.since <= (FOREVER if fault.healed is None else fault.healed)
+        for fault in story.faults
+    )
 
 
 def _shows(view: View, carried: Carried) -> bool:

@@ -50,7 +50,10 @@ def touches_gateway(fault: FaultLife) -> bool:
 
 
 class Clock:
-    """Says when the time of a bound begins to count, for one view of one replica."""
+    """Says when the time of a bound begins to count, for one view of one replica.
+
+    Where the suite itself stood still, every clock begins anew.
+    """
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -58,6 +61,8 @@ class Clock:
 
     def blind(self, replica: str, t: float, *, owner: str = "") -> bool:
         """Whether that replica's view cannot learn of an owner's bookings at that time, nor be whole again yet."""
+        if self.starved(t):
+            return True
         for fault in self._story.faults:
             span = _span(fault)
             if not span.begin <= t < span.end + REBUILD_SECONDS + SLACK_SECONDS:
@@ -69,6 +74,8 @@ class Clock:
     def rebuilding(self, replica: str, t: float) -> bool:
         """Whether that replica's view may just be swapped: the plane came back, or the replica itself."""
         grace = REBUILD_SECONDS + SLACK_SECONDS
+        if self.starved(t):
+            return True
         if any(change <= t < change + grace for change in self._epochs.get(replica, ())):
             return True
         for fault in self._story.faults:
@@ -98,7 +105,14 @@ class Clock:
             elif fault.target == owner:
                 start = max(start, span.begin, span.end if span.end <= t else 0.0)
         changes = [change for change in self._epochs.get(view.replica, ()) if change <= t]
-        return max([start, *changes])
+        stalls = [end for _, end in self._story.stalls if end <= t]
+        return max([start, *changes, *stalls])
+
+    def starved(self, begin: float, end: float | None = None) -> bool:
+        """Whether the suite stood still then, or just before, and with it most likely everything else."""
+        last = begin if end is None else end
+        grace = REBUILD_SECONDS + SLACK_SECONDS
+        return any(stall <= last and begin < over + grace for stall, over in self._story.stalls)
 
 
 def _epoch_changes(views: Iterable[View]) -> Iterable[float]:

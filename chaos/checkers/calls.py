@@ -12,6 +12,8 @@ from chaos.verdict import Finding, failed, judged, passed, unknown
 
 EXPLICIT = frozenset({400, 404, 413, 429, 503})
 """Statuses by which a picker refuses on purpose."""
+DARK_SECONDS = 2.0
+"""After a replica's return the gateway asks for its health once a second before it sends it anything."""
 _BUCKETS = "endpoint_picker_decision_duration_seconds_bucket"
 
 
@@ -39,11 +41,14 @@ class Answered:
     around: float = 3.0
     refused: int = 0
     """How many explicit refusals are as they should be."""
+    dark: bool = False
+    """Whether the gateway may refuse what is sent while no replica runs, and until it has looked again."""
 
     @property
     def name(self) -> str:
         """What it demands."""
         said = "every request is answered or refused explicitly, none hangs"
+        said += " (but where no replica runs)" if self.dark else ""
         return said + (f" (at most {self.lost} picks in hand lost)" if self.lost else "")
 
     def judge(self, story: Story) -> Finding:
@@ -51,9 +56,12 @@ class Answered:
         if not story.calls:
             return unknown(self.name, "no request was sent")
         counts = Counter(call.outcome or "never ended" for call in story.calls)
+        if self.dark:
+            counts["refused in the dark"] = sum(self._in_the_dark(call, story) for call in story.calls)
         hung = [call for call in story.calls if call.ended is None or call.outcome == "timeout"]
-        explicit = [c for c in story.calls if c.outcome == "refused" and c.value.get("status") in EXPLICIT]
-        bad = [c for c in story.calls if c.outcome in ("refused", "unreachable") and c not in explicit]
+        lit = [call for call in story.calls if not (self.dark and self._in_the_dark(call, story))]
+        explicit = [c for c in lit if c.outcome == "refused" and c.value.get("status") in EXPLICIT]
+        bad = [c for c in lit if c.outcome in ("refused", "unreachable") and c not in explicit]
         excused = [call for call in bad if self._near(call, story)][: self.lost]
         wrong = [*hung, *(call for call in bad if call not in excused)]
         if len(explicit) > self.refused:
@@ -67,9 +75,21 @@ class Answered:
         )
         return judged(self.name, lines, good, bad_ones, **numbers)
 
+    def _in_the_dark(self, call: Call, story: Story) -> bool:
+        """Whether it was refused, by a status, and overlaps a time in which every replica was gone."""
+        if call.outcome != "refused":
+            return False
+        gone = [
+            [fault for fault in story.faults if fault.target == replica]
+            for replica in story.header["replicas"]
+        ]
+        at = [call.begun, _end(call)]
+        return any(all(any(f.covers(t, grace=DARK_SECONDS) for f in faults) for faults in gone) for t in at)
+
     def _near(self, call: Call, story: Story) -> bool:
+        """Whether it was under way when a fault struck, or sent soon after."""
         return any(
-            call.begun <= fault.begun + self.around <= _end(call) + 2 * self.around for fault in story.faults
+            call.begun <= each.begun + self.around and _end(call) >= each.begun for each in story.faults
         )
 
 

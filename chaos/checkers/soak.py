@@ -14,7 +14,7 @@ FEWEST_LOOKS = 20
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A gauge of each replica does not grow: its median over the last fifth is at most so much above the second fifth's.
+    """A gauge of each replica does not grow: its last fifth's median is at most so much above its second fifth's.
 
     The first fifth is left out: caches fill and the interpreter warms up.
     """

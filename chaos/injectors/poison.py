@@ -6,6 +6,7 @@ Both are sent once, within the entering; nothing is left to heal.
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -195,7 +196,7 @@ async def _counted(running: Running) -> dict[str, float]:
 
 async def _status(session: aiohttp.ClientSession, url: str, body: bytes) -> int:
     try:
-        async with session.post(url, data=body, headers=_JSON) as response:
+        async with session.post(url, data=io.BytesIO(body), headers=_JSON) as response:
             await response.read()
             return response.status
     except (aiohttp.ClientError, OSError, TimeoutError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chaos.report.page import page
-from chaos.run import Result, versions
+from chaos.result import Result, versions
 from chaos.verdict import Verdict
 
 SCHEMA = 1

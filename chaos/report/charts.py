@@ -50,10 +50,8 @@ def charts(story: Story) -> str:
 
 
 def _legend(story: Story) -> str:
-    named = "".join(
-        f'<span class="key k{number % 6}">{escape(replica)}</span>'
-        for number, replica in enumerate(sorted(story.views))
-    )
+    keys = enumerate(sorted(story.views))
+    named = "".join(f'<span class="key k{number % 6}">{escape(replica)}</span>' for number, replica in keys)
     return f'<p class="legend">{named}<span class="key shape">truly carried</span></p>'
 
 

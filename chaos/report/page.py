@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from chaos.report.charts import charts
-from chaos.run import Result
+from chaos.result import Result
 
 TEMPLATE = Path(__file__).with_name("page.html")
 

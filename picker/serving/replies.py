@@ -9,10 +9,8 @@ from picker.serving.modes import BodyMode
 from picker.serving.reading import BALANCER_NAMESPACE
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, REASON_HEADER, Picked, Refused
 from picker.serving.wire.extproc_pb2 import (
-    BodyResponse,
     CommonResponse,
     HeaderMutation,
-    HeadersResponse,
     HeaderValueOption,
     ProcessingMode,
     ProcessingResponse,

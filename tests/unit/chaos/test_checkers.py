@@ -24,6 +24,7 @@ from chaos.checks import (
     views_agree,
     whole,
 )
+from chaos.pace import KeptPace
 from chaos.story import Story
 from chaos.testing import WORKER, Tale
 from chaos.verdict import Verdict
@@ -151,6 +152,34 @@ def outlived(by: float, *, fault: tuple[str, str, float, float] | None = None) -
         if fault:
             kind, target, begun, healed = fault
             told.fault(kind, target, begun=begun, healed=healed)
+        return told.story()
+
+    return make
+
+
+def outlived_over_a_stall() -> Story:
+    told = tale()
+    told.carried("a", 1, 5)
+    told.views(1.5, 14, "a")
+    told.stall(7, 9)
+    return told.story()
+
+
+def views_differ_over_a_stall() -> Story:
+    told = tale()
+    told.stall(14, 16)
+    for number in range(40):
+        told.view("picker-0", 10 + number / 4, "a")
+        told.view("picker-1", 10 + number / 4)
+    told.views(21, 40)
+    return told.story()
+
+
+def stalled(*spans: tuple[float, float]) -> Callable[[], Story]:
+    def make() -> Story:
+        told = tale()
+        for begin, end in spans:
+            told.stall(begin, end)
         return told.story()
 
     return make
@@ -343,6 +372,12 @@ def balance(ours: tuple[int, ...], one: tuple[int, ...]) -> Callable[[], Story]:
         (none_outlives(), outlived(16, fault=("kill", "picker-0", 8, 50)), FAIL),
         (none_outlives(), outlived(16, fault=("kill", "engine-7", 8, 50)), FAIL),
         (none_outlives(), nothing_at_all, UNKNOWN),
+        (none_outlives(), outlived_over_a_stall, PASS),
+        (views_agree(), views_differ_over_a_stall, PASS),
+        (KeptPace(), stalled(), PASS),
+        (KeptPace(), stalled((5, 6)), PASS),
+        (KeptPace(), stalled((5, 9)), UNKNOWN),
+        (KeptPace(), stalled(*((each, each + 2) for each in range(5, 50, 3))), UNKNOWN),
         (one_active_each(), one_request_kept, PASS),
         (one_active_each(), one_moved, PASS),
         (one_active_each(), two_active, FAIL),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chaos.history import HistoryError, Record, Writer, parse, read
-from chaos.story import read_story
+from chaos.reading import read_story
 from chaos.testing import WORKER, Tale
 
 

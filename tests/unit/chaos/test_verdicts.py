@@ -18,7 +18,7 @@ from chaos.command import command
 from chaos.mutants import MUTANTS, VARIABLE, environment, mutant
 from chaos.observe import counters_of
 from chaos.report import write
-from chaos.run import Result
+from chaos.result import Result
 from chaos.suites import scenario_named, scenarios
 from chaos.testing import Tale
 from chaos.verdict import MOST_EVIDENCE, Finding, Verdict, failed, judged, worst

@@ -15,6 +15,8 @@ CONFORMANCE, FALLBACKS = (
     "tests/serving/conformance/test_conformance.py::",
     "tests/serving/conformance/test_fallbacks.py::",
 )
+CHANGED, REWRITE = "tests/serving/test_changed_bodies.py::", "tests/serving/test_model_rewrite.py::"
+CONNECTIONS = "tests/serving/test_connections.py::"
 SERVER, SIM = "tests/serving/test_server.py::", "tests/unit/sim/test_envoy.py::"
 
 NAMES_MODES = "Envoy 1.40 names its modes on every stream."
@@ -34,13 +36,16 @@ class Duty:
     reason: str = ""
     """Why the real Envoy shows nothing of it; of a duty that is not ours, why it is not."""
     ours: bool = True
+    own: bool = True
+    """Whether a row of its own shows it at message level; else those in ``also`` do."""
     also: tuple[str, ...] = ()
-    """Further tests at message level, beside the row's own."""
+    """Further tests at message level."""
 
     @property
     def message(self) -> tuple[str, ...]:
         """Tests at message level."""
-        return (f"{ROWS}[{self.id}]", *self.also) if self.ours else ()
+        row = (f"{ROWS}[{self.id}]",) if self.ours and self.own else ()
+        return (*row, *self.also)
 
 
 def recorded(*names: str) -> tuple[str, ...]:
@@ -67,6 +72,7 @@ CHAPTERS: dict[str, str] = {
     "3": "Headers, lengths and rewritten models",
     "4": "Refusals",
     "5": "Paths, prompts and usage",
+    "6": "Cases that other pickers and gateways met",
 }
 
 DUTIES: tuple[Duty, ...] = (
@@ -162,7 +168,7 @@ DUTIES: tuple[Duty, ...] = (
     Duty("2.3-3", "STREAMED and BUFFERED: each piece gets exactly one answer, empty where nothing changed.",
          recorded("pair-buffered-streamed", "pair-buffered-buffered", "pair-buffered-buffered-partial")),
     Duty("2.3-4", "A piece that changed goes back as the body that replaces it, never in the streamed form.",
-         reason="Only a rewritten model changes responses; the tests of rewriting go through Envoy."),
+         (f"{REWRITE}test_the_engine_reads_its_model_and_the_client_its_own",)),
     Duty("2.3-5", "Full duplex: all bytes come back, the end is copied, and headers are answered at once.",
          recorded("response-pieces", "response-long", "response-broken-json")),
     Duty("2.3-6", "A stream of events goes on piece by piece, and is not collected.",
@@ -170,7 +176,7 @@ DUTIES: tuple[Duty, ...] = (
          + modes("test_an_event_stream_reaches_the_client_whole")),
     Duty("2.3-7", "Another response mode is asked for in an answer to headers alone, where a setting allows it, and "
          "never where a direction is full duplex.",
-         reason="Tests of the modes override it through Envoy."),
+         (f"{CHANGED}test_overrides_are_obeyed_where_they_can_be_and_every_response_is_whole",)),
     Duty("2.3-8", "An empty piece that ends the response is answered like any other.",
          recorded("response-empty", "pair-buffered-streamed")),
     # -- 2.4 ----------------------------------------------------------------------------------------------------
@@ -206,9 +212,10 @@ DUTIES: tuple[Duty, ...] = (
     Duty("3-9", "A client's trace context goes on to the worker as it came.", recorded("get-duplex"),
          reason="We make no spans yet."),
     Duty("3-10", "Rewriting: a header that names a model goes before the rules, and an unchanged body keeps its bytes.",
-         recorded("rewritten-buffered", "pair-buffered-none")),
+         (*recorded("rewritten-buffered", "pair-buffered-none"),
+          f"{REWRITE}test_the_engine_reads_its_model_and_the_client_its_own")),
     Duty("3-11", "The client sees the model's name that it sent in the answer, also where a cut goes through it.",
-         reason="Tests of rewriting go through Envoy."),
+         (f"{REWRITE}test_the_engine_reads_its_model_and_the_client_its_own",)),
     # -- 4 ------------------------------------------------------------------------------------------------------
     Duty("4-1", "A pool that is empty answers 503 no_endpoints, on any method.",
          recorded("policy-empty-pool", "policy-empty-pool-get")),
@@ -248,6 +255,36 @@ DUTIES: tuple[Duty, ...] = (
          "names of each API, merged field by field, and told once.",
          recorded("pair-buffered-streamed"),),
     Duty("5-8", "Google's Vertex paths.", ours=False, reason="No engine serves them; they go by load."),
+    # -- 6 ------------------------------------------------------------------------------------------------------
+    Duty("6-1", "A list of endpoints keeps its order in the header and in the metadata, the chosen one first.",
+         (*recorded("walked"),
+          f"{FALLBACKS}test_the_second_endpoint_gets_the_same_body_when_the_first_is_dead")),
+    Duty("6-2", "A gateway's own retry sends the whole body once to each endpoint, in every request body mode.",
+         (f"{FALLBACKS}test_the_body_goes_once_to_each_endpoint_when_the_first_fails_after_it_had_it",),
+         "The message level shows that one stream with two tries is one booking."),
+    Duty("6-3", "A body over the limit, full duplex: one refusal, and nothing before it.",
+         failures("test_a_body_over_the_limit_is_answered_413_in_json")),
+    Duty("6-4", "A large body that comes in one message is taken.",
+         modes("test_a_body_of_16_mib_arrives_by_default"),
+         also=(f"{CONNECTIONS}test_a_message_that_one_body_needs_is_read",)),
+    Duty("6-5", "Answers to a response carry no metadata, so none can be lost or come twice.",
+         recorded("pair-buffered-full-duplex-streamed")),
+    Duty("6-6", "A request without a body goes the same way as one with: hint, booking, end.",
+         recorded("policy-subset-get", "get-buffered")),
+    Duty("6-7", "The subset hint is text or a list; an address with a port means that port alone, without one all of "
+         "its ports.",
+         (*recorded("policy-subset-text", "policy-subset-partial"),
+          f"{CONFORMANCE}test_with_data_parallelism_an_address_with_a_port_means_that_rank_alone",
+          f"{CONFORMANCE}test_with_data_parallelism_a_pods_address_means_any_of_its_ports")),
+    Duty("6-8", "The status of a response is read from `:status`, where gateways write it.", recorded("unreachable")),
+    Duty("6-9", "A request's body is held once, and let go when it is answered.",
+         modes("test_many_requests_at_once_leave_nothing_open")),
+    Duty("6-10", "A response that is not rewritten is not collected, however long it is.", recorded("response-long")),
+    Duty("6-11", "A response that is no JSON, or breaks off, goes on as it came.",
+         recorded("response-broken-json", "worker-resets")),
+    Duty("6-12", "TLS clients that offer HTTP/2 by ALPN get it.",
+         failures("test_tls_with_a_self_signed_certificate_serves_gateways_that_do_not_verify"),
+         own=False, also=(f"{SERVER}test_tls_negotiates_http2_by_alpn",)),
 )  # fmt: skip
 
 

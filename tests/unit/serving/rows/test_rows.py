@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.transcripts.cases import CASES
-from tests.unit.serving.rows import headers, reading, refusals, requests, responses, streams
+from tests.unit.serving.rows import cases, headers, reading, refusals, requests, responses, streams
 from tests.unit.serving.rows.duties import CHAPTERS, DUTIES, RECORDED, ROWS, Duty
 from tests.unit.serving.rows.page import page
 from tests.unit.serving.rows.shared import CHECKS
 
 ROOT = Path(__file__).resolve().parents[4]
-CHAPTERS_CHECKED = (streams, requests, responses, headers, refusals, reading)
+CHAPTERS_CHECKED = (streams, requests, responses, headers, refusals, reading, cases)
 """Modules whose checks are registered by being imported."""
 
 
-@pytest.mark.parametrize("duty", [duty for duty in DUTIES if duty.ours], ids=lambda duty: duty.id)
+@pytest.mark.parametrize(
+    "duty", [duty for duty in DUTIES if duty.ours and duty.own], ids=lambda duty: duty.id
+)
 async def test_a_duty_is_kept(duty: Duty) -> None:
     kept = CHECKS[duty.id]()
     if inspect.isawaitable(kept):
@@ -54,7 +56,8 @@ def test_every_duty_is_shown_at_both_levels_or_says_why_not() -> None:
         assert duty.id.rpartition("-")[0] in CHAPTERS
         assert duty.envoy or duty.reason, duty.id
         assert duty.ours or duty.reason, duty.id
-    assert CHECKS.keys() == {duty.id for duty in DUTIES if duty.ours}
+        assert bool(duty.message) == duty.ours, duty.id
+    assert CHECKS.keys() == {duty.id for duty in DUTIES if duty.ours and duty.own}
 
 
 def test_the_page_names_every_duty() -> None:

@@ -1,0 +1,130 @@
+"""How much a peer may ask for that costs us and brings it nothing.
+
+Each kind of frame has a bucket of tokens, which fills with time and with work that was really done: pings and window
+updates are earned by the frames that we send, resets by streams that were answered. An empty bucket ends the connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from picker.serving.http2.frames import ENHANCE_YOUR_CALM, ConnectionFault
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Tokens that a bucket gains each second, and the most that it holds."""
+
+    each_second: float
+    most: float
+
+
+PINGS = Rate(100, 1_000)
+SETTINGS = Rate(10, 100)
+EMPTY = Rate(100, 1_000)
+IDLE = Rate(100, 2_000)
+WINDOWS = Rate(1_000, 10_000)
+HEADERS = Rate(1, 20)
+"""Headers over the limit: they are dear to decode."""
+RESETS = Rate(200, 1_000)
+"""Clients that leave before an answer are no flood: a gateway passes on each of them as one reset."""
+UNREAD = 1_000
+"""Answers to a peer's own control frames that may wait while it does not read."""
+
+
+class Bucket:
+    """Tokens of one kind of frame."""
+
+    __slots__ = ("_at", "_rate", "_tokens")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._tokens = rate.most
+        self._at = now
+
+    def take(self, now: float, earned: float = 0) -> bool:
+        """Take one token, after ``earned`` were added; False where none is left."""
+        rate = self._rate
+        tokens = self._tokens + (now - self._at) * rate.each_second + earned
+        self._at = now
+        if tokens > rate.most:
+            tokens = rate.most
+        if tokens < 1:
+            self._tokens = tokens
+            return False
+        self._tokens = tokens - 1
+        return True
+
+
+class Floods:
+    """The buckets of one connection. Each method raises `ConnectionFault` where its bucket is empty."""
+
+    __slots__ = (
+        "_answered", "_empty", "_headers", "_idle", "_pings", "_resets", "_sent_ping", "_sent_window", "_settings",
+        "_unread", "_windows", "cut_by",
+    )  # fmt: skip
+
+    def __init__(self, now: float) -> None:
+        self.cut_by = ""
+        """The count under which this connection was cut off; empty while it was not."""
+        self._pings = Bucket(PINGS, now)
+        self._settings = Bucket(SETTINGS, now)
+        self._empty = Bucket(EMPTY, now)
+        self._headers = Bucket(HEADERS, now)
+        self._idle = Bucket(IDLE, now)
+        self._windows = Bucket(WINDOWS, now)
+        self._resets = Bucket(RESETS, now)
+        self._sent_ping = self._sent_window = self._answered = self._unread = 0
+
+    def ping(self, now: float, sent: int) -> None:
+        """A ping; ``sent``: frames with data sent so far, each of which a peer that measures may answer with one."""
+        earned, self._sent_ping = sent - self._sent_ping, sent
+        if not self._pings.take(now, earned):
+            raise self.cut("flooded_pings", "too many PING frames")
+
+    def settings(self, now: float) -> None:
+        """Settings."""
+        if not self._settings.take(now):
+            raise self.cut("flooded_settings", "too many SETTINGS frames")
+
+    def empty(self, now: float) -> None:
+        """A frame without data that does not end its stream."""
+        if not self._empty.take(now):
+            raise self.cut("flooded_empty", "too many empty DATA frames")
+
+    def headers(self, now: float) -> None:
+        """Headers over the limit of one stream."""
+        if not self._headers.take(now):
+            raise self.cut("flooded_headers", "too many streams with too large headers")
+
+    def idle(self, now: float) -> None:
+        """A frame that concerns nothing that is open."""
+        if not self._idle.take(now):
+            raise self.cut("flooded_idle", "too many frames that concern no open stream")
+
+    def window(self, now: float, sent: int) -> None:
+        """A window update; ``sent`` as for `ping`."""
+        earned, self._sent_window = sent - self._sent_window, sent
+        if not self._windows.take(now, 2 * earned):
+            raise self.cut("flooded_windows", "too many WINDOW_UPDATE frames")
+
+    def reset(self, now: float, answered: int) -> None:
+        """A stream that came to nothing; ``answered``: streams answered so far."""
+        earned, self._answered = answered - self._answered, answered
+        if not self._resets.take(now, earned):
+            raise self.cut("flooded_resets", "too many streams that were reset before an answer")
+
+    def unread(self) -> None:
+        """An answer to a control frame has to wait because the peer does not read."""
+        self._unread += 1
+        if self._unread > UNREAD:
+            raise self.cut("flooded_unread", "answers to control frames are not read")
+
+    def read(self) -> None:
+        """The peer reads again."""
+        self._unread = 0
+
+    def cut(self, count: str, reason: str) -> ConnectionFault:
+        """Cut the connection off, to be counted under ``count``."""
+        self.cut_by = count
+        return ConnectionFault(ENHANCE_YOUR_CALM, reason)

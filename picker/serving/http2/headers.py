@@ -1,0 +1,197 @@
+"""Headers of requests: from a compressed block to what a server needs to know, checked as RFC 9113 8.2 and 8.3 ask.
+
+The decompression is the hpack library's. A block that changes nothing in the decoder's table, which is every block of
+a peer that repeats itself, is decoded once for as long as that table stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hpack import Decoder, HPACKError
+
+from picker.serving.http2.frames import COMPRESSION_ERROR, ConnectionFault
+from picker.serving.http2.limits import Counts, Limits
+
+KNOWN_BLOCKS = 256
+KNOWN_BLOCK_SIZE = 2_048
+ENTRY_OVERHEAD = 32
+"""What each header counts beside its bytes, by RFC 9113 6.5.2."""
+
+_NAME = re.compile(rb"[!-9;-@\[-~]+")
+_BAD_VALUE = re.compile(rb"[\0\r\n]|^[ \t]|[ \t]$")
+_PSEUDO = frozenset((b":method", b":scheme", b":authority", b":path"))
+_OF_CONNECTIONS = frozenset(
+    (b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade")
+)
+
+
+class MalformedError(Exception):
+    """Headers that no request may have; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the headers of a request say, as far as a gRPC server wants to know."""
+
+    method: bytes = b""
+    path: bytes = b""
+    content_type: bytes = b""
+    timeout: bytes = b""
+    """Of ``grpc-timeout``; empty: none."""
+    encoding: bytes = b""
+    """Of ``grpc-encoding``; empty: none."""
+    length: int | None = None
+    """Of ``content-length``."""
+    too_large: bool = False
+    """Whether the headers are over the limit: then nothing else is told of them."""
+
+
+Fields = Iterable[tuple[bytes, bytes]]
+TOO_LARGE = Request(too_large=True)
+
+
+class Reader:
+    """Reads the blocks of one connection, every one of them and in their order."""
+
+    __slots__ = ("_counts", "_decoder", "_known", "_limits", "_state")
+
+    def __init__(self, limits: Limits, counts: Counts) -> None:
+        self._limits = limits
+        self._counts = counts
+        self._decoder = Decoder(max_header_list_size=limits.header_list_hard)
+        self._known: dict[bytes, Request] = {}
+        self._state: tuple[object, int, int] = self._table()
+
+    def request(self, block: bytes) -> Request:
+        """The headers of a request.
+
+        Raises:
+            MalformedError: where they break the rules.
+            ConnectionFault: where the block cannot be decoded, so that no later one can.
+        """
+        request = self._known.get(block)
+        if request is not None:
+            return request
+        fields = self.fields(block)
+        request = TOO_LARGE if self._size(fields) > self._limits.header_list else request_of(fields)
+        if len(block) <= KNOWN_BLOCK_SIZE and not self._changed():
+            if len(self._known) >= KNOWN_BLOCKS:
+                self._known.clear()
+            self._known[block] = request
+        return request
+
+    def trailers(self, block: bytes) -> None:
+        """Trailers of a request, of which nothing is wanted. Raises as `request` does."""
+        check_trailers(self.fields(block))
+
+    def fields(self, block: bytes) -> list[tuple[bytes, bytes]]:
+        """Decode a block, whatever becomes of it."""
+        self._counts.headers_decoded += 1
+        try:
+            decoded = self._decoder.decode(block, raw=True)
+        except HPACKError as error:
+            raise ConnectionFault(
+                COMPRESSION_ERROR, f"headers cannot be decoded: {type(error).__name__}"
+            ) from None
+        fields = [(bytes(name), bytes(value)) for name, value in decoded]
+        if self._changed():
+            self._known.clear()
+        return fields
+
+    def _changed(self) -> bool:
+        """Whether the table is another one than at the last look."""
+        before, self._state = self._state, self._table()
+        after = self._state
+        return before[0] is not after[0] or before[1:] != after[1:]
+
+    def _table(self) -> tuple[object, int, int]:
+        # an insertion is always seen: it puts another object in front
+        table = self._decoder.header_table
+        entries = table.dynamic_entries
+        return (entries[0] if entries else None), len(entries), table.maxsize
+
+    @staticmethod
+    def _size(fields: list[tuple[bytes, bytes]]) -> int:
+        return sum(len(name) + len(value) + ENTRY_OVERHEAD for name, value in fields)
+
+
+def request_of(fields: Fields) -> Request:
+    """What some fields say, in their order.
+
+    Raises:
+        MalformedError: where they break the rules.
+    """
+    pseudo: dict[bytes, bytes] = {}
+    told: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name[:1] == b":":
+            _pseudo(name, value, pseudo, late=bool(told))
+        else:
+            _regular(name, value)
+            if name == b"content-length" and told.get(name, value) != value:
+                raise MalformedError("two different content-length headers")
+            told[name] = value
+    _complete(pseudo)
+    return Request(
+        method=pseudo[b":method"],
+        path=pseudo.get(b":path", b""),
+        content_type=told.get(b"content-type", b""),
+        timeout=told.get(b"grpc-timeout", b""),
+        encoding=told.get(b"grpc-encoding", b""),
+        length=_length(told.get(b"content-length")),
+    )
+
+
+def check_trailers(fields: Fields) -> None:
+    """Check fields that follow a request's body.
+
+    Raises:
+        MalformedError: where they break the rules.
+    """
+    for name, value in fields:
+        if name[:1] == b":":
+            raise MalformedError("a pseudo header in trailers")
+        _regular(name, value)
+
+
+def _pseudo(name: bytes, value: bytes, pseudo: dict[bytes, bytes], *, late: bool) -> None:
+    if late:
+        raise MalformedError("a pseudo header after others")
+    if name not in _PSEUDO:
+        raise MalformedError("an unknown pseudo header")
+    if name in pseudo:
+        raise MalformedError("a pseudo header twice")
+    if _BAD_VALUE.search(value):
+        raise MalformedError("a header value that is not allowed")
+    pseudo[name] = value
+
+
+def _regular(name: bytes, value: bytes) -> None:
+    if not _NAME.fullmatch(name):
+        raise MalformedError("a header name that is not allowed")
+    if _BAD_VALUE.search(value):
+        raise MalformedError("a header value that is not allowed")
+    if name in _OF_CONNECTIONS or (name == b"te" and value.lower() != b"trailers"):
+        raise MalformedError("a header of HTTP/1 connections")
+
+
+def _complete(pseudo: dict[bytes, bytes]) -> None:
+    method = pseudo.get(b":method")
+    if not method:
+        raise MalformedError("no method")
+    if method == b"CONNECT":
+        if b":scheme" in pseudo or b":path" in pseudo or not pseudo.get(b":authority"):
+            raise MalformedError("CONNECT wants an authority alone")
+    elif not pseudo.get(b":scheme") or not pseudo.get(b":path"):
+        raise MalformedError("no scheme or path")
+
+
+def _length(value: bytes | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isdigit() or len(value) > 18:
+        raise MalformedError("a content-length that is no number")
+    return int(value)
