@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.checkers import Check
 from chaos.checkers.agreement import ViewsAgree
-from chaos.checkers.away import NeverEmpty, PeersKept, SeenByAll
+from chaos.checkers.away import NeverEmpty, PeersDiffered, PeersKept, SeenByAll
 from chaos.checkers.bookings import (
     NoLiveBookingGone,
     NoneOutlivesItsWork,
@@ -14,6 +14,7 @@ from chaos.checkers.bookings import (
 )
 from chaos.checkers.calls import Answered, CallsMade, Counted, FaultSeen, InFlight, PicksWithin, Whole
 from chaos.checkers.error import Balanced, BookingError, NoPickOfTheGone
+from chaos.checkers.events import IndexesTrue
 from chaos.checkers.shown import (
     BookingShown,
     EventsHealthy,
@@ -23,7 +24,6 @@ from chaos.checkers.shown import (
     SchemaFollows,
     Together,
 )
-from chaos.checkers.events import IndexesTrue
 from chaos.checkers.soak import Flat
 
 answered, whole, picks_within = Answered, Whole, PicksWithin
@@ -31,7 +31,8 @@ calls_made, fault_seen, in_flight, counted = CallsMade, FaultSeen, InFlight, Cou
 sums_exact, no_live_gone, none_outlives = SumsExact, NoLiveBookingGone, NoneOutlivesItsWork
 one_active_each, nothing_left, views_agree = OneActiveEach, NothingLeft, ViewsAgree
 flat, indexes_true = Flat, IndexesTrue
-never_empty, seen_by_all, peers_kept = NeverEmpty, SeenByAll, PeersKept
+never_empty, seen_by_all = NeverEmpty, SeenByAll
+peers_kept, peers_differed = PeersKept, PeersDiffered
 booking_shown, retried, under_way_at_once = BookingShown, Retried, Together
 events_healthy, prefixes_found, schema_follows, poison_refused = (
     EventsHealthy,

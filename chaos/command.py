@@ -1,8 +1,9 @@
-"""`picker chaos run|list|show|selftest`."""
+"""`picker chaos run|list|show|selftest|errors`."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import sys
 from importlib.util import find_spec
@@ -195,3 +196,23 @@ def selftest(keywords: str, seed: int, report: Path) -> None:
     _empty(report)
     _needs_pytest()
     sys.exit(test(keywords=keywords, seed=seed, folder=report, say=click.echo))
+
+
+@command.command("errors", short_help="What deaths and retries cost in booking error, as a table.")
+@click.argument(
+    "reports", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option("--json", "kept", type=click.Path(dir_okay=False, path_type=Path), help="Keep the numbers there.")
+def errors(reports: tuple[Path, ...], kept: Path | None) -> None:
+    """Booking error of a replica's death and of retries, beside other policies, from the reports of `run`."""
+    from chaos.errors import rows_of, table
+
+    try:
+        rows = rows_of(reports)
+    except (OSError, ValueError, KeyError) as error:
+        raise click.UsageError(f"no report can be read there: {error}") from None
+    if not rows:
+        raise click.UsageError("no scenario booking_error_of_... was played in these reports")
+    click.echo(table(rows), nl=False)
+    if kept is not None:
+        kept.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")

@@ -28,7 +28,7 @@ import grpc
 import orjson
 
 from chaos.history import Type, Writer
-from picker.serving.grpcio_services import LOGS
+from picker.serving.methods import LOGS
 from picker.serving.modes import BodyMode
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER

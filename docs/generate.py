@@ -11,6 +11,7 @@ from picker.settings_table import markdown, short_markdown
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))
 
+from chaos.errors import page as booking_errors  # noqa: E402 - found from the root only
 from tests.unit.serving.rows.page import page as ext_proc  # noqa: E402 - tests are found from the root only
 
 HEADER = """# Settings
@@ -34,7 +35,10 @@ def readme() -> str:
 
 def documents() -> dict[Path, str]:
     """Each generated document and what it should hold."""
-    measured = pages(DOCS.parent / "benchmarks" / "results")
+    results = DOCS.parent / "benchmarks" / "results"
+    measured = pages(results)
+    if (results / "chaos-errors.json").exists():
+        measured["chaos-errors.md"] = booking_errors(results / "chaos-errors.json")
     made = {DOCS / "settings.md": HEADER + markdown(), DOCS / "ext-proc.md": ext_proc(), README: readme()}
     return made | {DOCS / name: text for name, text in measured.items()}
 

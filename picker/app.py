@@ -127,7 +127,12 @@ class Replica:
         self.status = Status(self, started=time.time(), clock=clock)
         self.admin = AdminServer(settings.admin, self._pages())
         self.desk.view.listen(self.pool.booked)
-        self.registry.listen(joined=self._joined, left=self._left, reported=self.reconciling.reported)
+        self.registry.listen(
+            joined=self._joined,
+            left=self._left,
+            asked=self.reconciling.asked,
+            reported=self.reconciling.reported,
+        )
         self._clock = clock
         self._stop = asyncio.Event()
         self._told_at = 0.0

@@ -14,7 +14,7 @@ import xxhash
 
 from picker.core.evidence import Draining, Judge
 from picker.core.load import Report
-from stateplane.booking import Cause, Member, Owner, State
+from stateplane.booking import Booking, Cause, Member, Owner, State
 from stateplane.view import View
 
 
@@ -87,6 +87,8 @@ class Reconciling:
         self._since: dict[str, dict[str, float]] = {}
         """Worker -> draining booking -> when it was first seen so here."""
         self._drift: dict[str, int] = {}
+        self._asked: dict[str, frozenset[str]] = {}
+        """Worker being scraped -> what was active there when that began."""
 
     @property
     def drift(self) -> Mapping[str, int]:
@@ -94,29 +96,44 @@ class Reconciling:
         return self._drift
 
     def reported(self, worker: str, report: Report) -> None:
-        """One good report of a worker."""
+        """One good report of a worker.
+
+        What is usual there is noted whoever judges: a replica that takes over from a dead one has to know.
+        """
         bookings = self._desk.view.on(worker)
         self._drift[worker] = report.requests - sum(booking.amount.requests for booking in bookings)
         self._blind_since.pop(worker, None)
+        active = self._active_throughout(worker, bookings)
+        drains = [booking.id for booking in bookings if booking.state is State.DRAINING]
+        if not drains and active is not None:
+            self._judge.seen(worker, requests=report.requests, active=active)
         if not self._judges(worker):
-            self._judge.drop(worker)
             self._since.pop(worker, None)
             return
         self.counts.judged += 1
-        active: list[str] = []
-        if (
-            not self._desk.degraded
-        ):  # else some of them have long ended elsewhere, and would be missed at the worker
-            active = [booking.id for booking in bookings if booking.state is State.ACTIVE]
-        draining = self._draining(
-            worker, [booking.id for booking in bookings if booking.state is State.DRAINING]
-        )
+        draining = self._draining(worker, drains)
         over = self._judge.reported(
             worker, begun=report.begun, requests=report.requests, active=active, draining=draining
         )
         for booking_id in over:
             self.counts.ended_by_evidence += 1
             self._desk.end_foreign(booking_id, Cause.EVIDENCE)
+
+    def asked(self, worker: str) -> None:
+        """A scrape of the worker begins: what is active now, the engine has or is about to get."""
+        self._asked[worker] = frozenset(
+            booking.id for booking in self._desk.view.on(worker) if booking.state is State.ACTIVE
+        )
+
+    def _active_throughout(self, worker: str, bookings: Iterable[Booking]) -> int | None:
+        """How many bookings were active when the scrape began and are so now; None where the view may be behind.
+
+        Some of those it shows have then long ended elsewhere, and would be missed at the worker.
+        """
+        before = self._asked.pop(worker, None)
+        if before is None or self._desk.degraded:
+            return None
+        return sum(booking.state is State.ACTIVE and booking.id in before for booking in bookings)
 
     def _judges(self, worker: str) -> bool:
         return judge_of(worker, (member.owner for member in self._desk.members)) in (None, self._desk.owner)
@@ -153,4 +170,5 @@ class Reconciling:
         self._judge.drop(worker)
         self._since.pop(worker, None)
         self._drift.pop(worker, None)
+        self._asked.pop(worker, None)
         self._blind_since.pop(worker, None)

@@ -197,6 +197,7 @@ class Status:
         it = self._parts
         return {
             "serving": lambda: it.server.counts,
+            "http2": lambda: it.server.http2,
             "picks": lambda: it.picking.counts,
             "requests": lambda: it.tokens.counts,
             "rewriting": lambda: it.picking.rewriting.counts,

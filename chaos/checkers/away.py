@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from chaos.checkers.bookings import ENDING_SECONDS, owners_of
 from chaos.checkers.bounds import REBUILD_SECONDS, SLACK_SECONDS, VISIBLE_SECONDS
 from chaos.story import Carried, FaultLife, Story, View
-from chaos.verdict import Finding, judged, unknown
+from chaos.verdict import Finding, failed, judged, passed, unknown
 
 PEERS = "picker_peers"
 
@@ -119,8 +120,29 @@ class PeersKept:
                     continue
                 looks += 1
                 if gauges[PEERS] < had:
-                    lines.append(f"{replica} at {t - story.begun:.2f} s knows {gauges[PEERS]:g} peers, after {had:g}")
+                    lines.append(
+                        f"{replica} at {t - story.begun:.2f} s knows {gauges[PEERS]:g} peers, after {had:g}"
+                    )
                 had = gauges[PEERS]
         if not looks:
             return unknown(self.name, "no replica said how many peers it knows")
         return judged(self.name, lines, f"in {looks} looks", "times peers were lost", looks=looks)
+
+
+@dataclass(frozen=True, slots=True)
+class PeersDiffered:
+    """At some moment replicas knew different numbers of peers."""
+
+    name: str = "replicas knew different peers at the same time"
+
+    def judge(self, story: Story) -> Finding:
+        """Compares the gauges of two replicas at looks close to each other."""
+        looks = sorted(
+            (t, replica, gauges[PEERS])
+            for replica, series in story.gauges.items()
+            for t, gauges in series
+            if PEERS in gauges
+        )
+        pairs = [(a, b) for a, b in pairwise(looks) if a[1] != b[1] and a[2] != b[2] and b[0] - a[0] < 0.5]
+        said = f"{len(pairs)} pairs of looks within half a second differ"
+        return passed(self.name, said) if pairs else failed(self.name, said)

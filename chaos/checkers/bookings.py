@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from chaos.checkers.bounds import (
     REPORTED_SECONDS,
@@ -76,13 +78,12 @@ def _missing(
     story: Story, clock: Clock, replica: str, views: list[View], owners: Mapping[str, str]
 ) -> Iterator[str]:
     """One line for each request that one replica's view missed while it was carried."""
+    asked = [view.asked for view in views]
     for carried in story.carried:
         if not carried.booking or _left(story, carried):
             continue
         seen_at: float | None = None
-        for view in views:
-            if view.asked < carried.since:
-                continue
+        for view in islice(views, bisect_left(asked, carried.since), None):
             if view.told > carried.until - ENDING_SECONDS:
                 break
             if _shows(view, carried):

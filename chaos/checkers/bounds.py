@@ -15,6 +15,8 @@ from chaos.story import FOREVER, FaultLife, Story, View
 REPORTED_SECONDS = 6.0
 REBUILD_SECONDS = 2.0
 SLACK_SECONDS = 2.0
+HARMLESS = frozenset({"slow-consumer"})
+"""Kinds of fault that happen on a server, and must not be felt by anybody else there."""
 VISIBLE_SECONDS = 1.0
 """How long a booking may take into everybody's view while nothing is wrong."""
 
@@ -37,11 +39,13 @@ def _span(fault: FaultLife) -> Span:
 
 def touches_plane(fault: FaultLife, story: Story, replicas: Iterable[str]) -> bool:
     """Whether a fault is one of the plane, or of these replicas' ways to it."""
-    servers = {"plane", "valkey"} | ({"nats"} if story.header.get("plane") == "nats" else set())
-    if fault.target in servers:
+    if fault.kind in HARMLESS:
+        return False
+    if fault.target in {"plane", "valkey"} | ({"nats"} if story.header.get("plane") == "nats" else set()):
         return True
+    # a link to NATS carries events only: bookings have a connection of their own there, too
     who, _, whom = fault.target.partition(">")
-    return bool(whom) and whom in servers and (who == "*" or who in set(replicas))
+    return whom == "plane" and (who == "*" or who in set(replicas))
 
 
 def touches_gateway(fault: FaultLife) -> bool:
@@ -90,19 +94,20 @@ class Clock:
         """From when a booking whose work ended at ``ended`` may be held against this view; None: not now.
 
         A fault of the plane or of the gateway stops the clock until it is healed. So does one of the view's own
-        replica. The owner's death or standstill starts it anew, and so does its return.
+        replica, or of its way to the plane. The owner's death or standstill starts it anew, and so does its return;
+        the loss of its way to the plane is no different, for others.
         """
         start, t = ended, view.asked
         for fault in self._story.faults:
             if fault.begun > t:
                 continue
             span = _span(fault)
-            stops = touches_plane(fault, self._story, (view.replica, owner)) or touches_gateway(fault)
+            stops = touches_plane(fault, self._story, (view.replica,)) or touches_gateway(fault)
             if stops or fault.target == view.replica:
                 if span.covers(t):
                     return None
                 start = max(start, span.end)
-            elif fault.target == owner:
+            elif fault.target == owner or touches_plane(fault, self._story, (owner,)):
                 start = max(start, span.begin, span.end if span.end <= t else 0.0)
         changes = [change for change in self._epochs.get(view.replica, ()) if change <= t]
         stalls = [end for _, end in self._story.stalls if end <= t]

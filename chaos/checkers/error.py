@@ -24,6 +24,8 @@ class BookingError:
 
     at_most_share: float = 0.1
     of: str = "stream-bound"
+    noise: float = NOISE_SECONDS
+    """Request-seconds up to which the error is none at all; 0: the share alone decides."""
 
     @property
     def name(self) -> str:
@@ -53,7 +55,7 @@ class BookingError:
             return unknown(
                 self.name, f"the fault cost {self.of} nothing: nothing to compare with: {said}", **numbers
             )
-        if ours <= max(self.at_most_share * theirs, NOISE_SECONDS):
+        if ours <= max(self.at_most_share * theirs, self.noise):
             return passed(self.name, said, **numbers)
         return failed(self.name, said, (), **numbers)
 

@@ -143,12 +143,12 @@ class Injection(Protocol):
         ...
 
 
-# What chaos.injectors.process offers (each returns an Injection), and what the first scenarios use:
-#   kill(target)                 SIGKILL; heals by starting it again on its ports, ready when healed
-#   kill(target, back=False)     the same, but it stays away until the scenario's end
-#   freeze(target)               SIGSTOP, proven by every task being in state T; heals by SIGCONT
-#   terminate(target)            SIGTERM and its graceful end; heals by starting it again
-#   restart(target)              SIGKILL and start again at once; both inside the entering, nothing left to heal
-# Clocks: a topology with ``clocks=("plane",)`` starts these children with what
-#   chaos.injectors.clock.environment(folder, child_name) -> Mapping[str, str]
-# says, so that ``step(target, seconds=...)`` can move their clock while they run.
+# What there is (each returns an Injection):
+#   process   kill(target, back=True)  terminate(target, back=True)  freeze(target)  restart(target, kept=False)
+#   links     latency partition half_open bandwidth slow_close refuse reset, on a link or a pattern such as ``*>plane``
+#   messages  drop double delay reorder: single NATS messages by subject, on links to NATS
+#   clock     step(target, seconds=...), for children that the topology names in ``clocks``; a plane on NATS also
+#             needs ``links=("*>plane",)``
+#   dns       stale empty nxdomain servfail silent, with ``dns=True``
+#   workers   leave(engine)         failover  failover(), with ``links=("*>plane",)`` and the plane on Redis
+#   consumer  slow_consumer()       poison    poison_events(engine)  poison_bodies(model=...)

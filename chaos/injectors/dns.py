@@ -56,6 +56,8 @@ class NameServer:
         """Name -> addresses, of both families."""
         self.ttl = ttl
         self.mood: Mood = "answers"
+        self.every = 1
+        """Only so many-th questions meet the mood; the others are answered with the truth."""
         self.counts = Counts()
         self._lies: dict[str, tuple[str, ...]] = {}
         self._udp: asyncio.DatagramTransport | None = None
@@ -109,11 +111,12 @@ class NameServer:
             self.counts.malformed += 1
             return None
         self.counts.questions += 1
-        if self.mood == "silent":
+        mood: Mood = "answers" if self.counts.questions % self.every else self.mood
+        if mood == "silent":
             self.counts.unanswered += 1
             return None
         response.flags |= dns.flags.AA
-        self._fill(asked, response)
+        self._fill(asked, response, mood)
         try:
             return response.to_wire(max_size=_udp_bytes(asked, most_bytes))
         except dns.exception.TooBig:
@@ -121,25 +124,25 @@ class NameServer:
             short.flags |= dns.flags.TC
             return short.to_wire()
 
-    def _fill(self, asked: dns.message.Message, response: dns.message.Message) -> None:
-        known = self._lies if self.mood == "stale" else self.answers
+    def _fill(self, asked: dns.message.Message, response: dns.message.Message, mood: Mood) -> None:
+        known = self._lies if mood == "stale" else self.answers
         question = asked.question[0] if asked.question else None
         name = question.name.to_text(omit_final_dot=True).lower() if question is not None else ""
         if question is None or name not in {each.rstrip(".").lower() for each in self.answers}:
             self.counts.unknown += 1
             response.set_rcode(dns.rcode.NXDOMAIN)
             return
-        if self.mood == "answers":
+        if mood == "answers":
             self.counts.answered += 1
         else:
             self.counts.lied += 1
-        if self.mood in _CODES:
-            response.set_rcode(_CODES[self.mood])
+        if mood in _CODES:
+            response.set_rcode(_CODES[mood])
             return
         addresses = {each.rstrip(".").lower(): found for each, found in known.items()}.get(name, ())
         family = {dns.rdatatype.A: 4, dns.rdatatype.AAAA: 6}.get(question.rdtype)
         found = [each for each in addresses if ipaddress.ip_address(each).version == family]
-        if found and self.mood != "empty":
+        if found and mood != "empty":
             rrset = dns.rrset.from_text_list(
                 question.name, self.ttl, dns.rdataclass.IN, question.rdtype, found
             )
@@ -197,6 +200,8 @@ class Resolution:
     mood: Mood
     addresses: tuple[str, ...] = ()
     """With ``stale``: what every name has then."""
+    every: int = 1
+    """Only so many-th questions are answered so: at one moment, replicas know different peers."""
 
     @property
     def kind(self) -> str:
@@ -216,7 +221,8 @@ class Resolution:
             "silent": "give no answer",
             "answers": "answer as always",
         }.get(self.mood, f"answer {self.mood.upper()}")
-        return f"have the name server of the peers {how}"
+        often = "" if self.every == 1 else f" to one question in {self.every}"
+        return f"have the name server of the peers {how}{often}"
 
     def into(self, running: Running) -> AbstractAsyncContextManager[None]:
         """Entered once somebody asked and was told so."""
@@ -226,7 +232,7 @@ class Resolution:
             before = server.counts.lied + server.counts.unanswered
             if self.mood == "stale":
                 server.lie(dict.fromkeys(server.answers, self.addresses))
-            server.mood = self.mood
+            server.mood, server.every = self.mood, self.every
             counts = server.counts
             await seen(
                 lambda: counts.lied + counts.unanswered > before, what="a question for the peers' name"
@@ -238,11 +244,11 @@ class Resolution:
             if not isinstance(server, NameServer):
                 return {}
             counts, before = server.counts, server.counts.answered
-            server.mood = "answers"
+            server.mood, server.every = "answers", 1
             await seen(lambda: counts.answered > before, what="a true answer for the peers' name")
             return {"answered": counts.answered}
 
-        value = {"mood": self.mood, "addresses": list(self.addresses)}
+        value = {"mood": self.mood, "addresses": list(self.addresses), "every": self.every}
         return life(running, kind=self.kind, target=self.target, value=value, act=act, heal=heal)
 
 
@@ -252,9 +258,9 @@ def _server_of(running: Running) -> NameServer:
     raise InjectionError("the topology has no name server: declare it with dns=True")
 
 
-def stale(*addresses: str) -> Resolution:
-    """The peers' name has these addresses, whatever is true."""
-    return Resolution("stale", addresses)
+def stale(*addresses: str, every: int = 1) -> Resolution:
+    """The peers' name has these addresses, whatever is true; with ``every``, only for so many-th questions."""
+    return Resolution("stale", addresses, every)
 
 
 def empty() -> Resolution:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from chaos.checks import ALWAYS, always, calls_made, fault_seen, in_flight, never_empty, picks_within, seen_by_all
+from chaos.checks import (
+    ALWAYS,
+    always,
+    calls_made,
+    fault_seen,
+    in_flight,
+    never_empty,
+)
 from chaos.injectors.links import half_open, partition, reset
 from chaos.injectors.process import freeze, kill
 from chaos.run import Run
 from chaos.scenario import scenario
-from chaos.scenarios.common import BRISK, WIRED
+from chaos.scenarios.common import BRISK, WIRED, in_time
 
 
 @scenario(topology=WIRED, load=BRISK, budget=75)
@@ -18,7 +25,7 @@ async def one_replica_cut_off_from_the_plane(run: Run) -> None:
         await run.hold(seconds=7)
     await run.settle(seconds=4)
     run.happened(fault_seen("partition", lasting=6), in_flight("partition", at_least=5))
-    run.holds(*ALWAYS, picks_within(ms=250, during="partition"), never_empty(during="partition"))
+    run.holds(*ALWAYS, in_time("partition"), never_empty(during="partition"))
 
 
 @scenario(topology=WIRED, load=BRISK, budget=75)
@@ -30,7 +37,7 @@ async def one_replica_is_not_heard_and_one_does_not_hear(run: Run) -> None:
         await run.hold(seconds=7)
     await run.settle(seconds=4)
     run.happened(fault_seen("partition", lasting=6), in_flight("partition", at_least=5))
-    run.holds(*ALWAYS, picks_within(ms=250, during="partition"), never_empty(during="partition"))
+    run.holds(*ALWAYS, in_time("partition"), never_empty(during="partition"))
 
 
 @scenario(topology=WIRED, load=BRISK, budget=75)
@@ -41,7 +48,7 @@ async def plane_connections_half_open(run: Run) -> None:
         await run.hold(seconds=7)
     await run.settle(seconds=4)
     run.happened(fault_seen("half-open", lasting=6), in_flight("half-open", at_least=5))
-    run.holds(*ALWAYS, picks_within(ms=250, during="half-open"), never_empty(during="half-open"))
+    run.holds(*ALWAYS, in_time("half-open"), never_empty(during="half-open"))
 
 
 @scenario(topology=WIRED, load=BRISK, budget=75)
@@ -52,17 +59,19 @@ async def plane_connections_reset_again_and_again(run: Run) -> None:
         await run.hold(seconds=6)
     await run.settle(seconds=4)
     run.happened(fault_seen("reset", lasting=5), calls_made(at_least=100), in_flight("reset", at_least=5))
-    run.holds(*ALWAYS, picks_within(ms=250, during="reset"), never_empty(during="reset"))
+    run.holds(*ALWAYS, in_time("reset"), never_empty(during="reset"))
 
 
 @scenario(load=BRISK, budget=90)
 async def replica_dies_while_the_plane_is_frozen(run: Run) -> None:
     """Two faults at once: the others serve on from their views, and once the plane is back the dead one's load goes."""
     await run.steady(seconds=3)
-    async with run.inject(freeze("plane"), kill(run.a_replica())):
+    async with run.inject(kill(run.a_replica()), freeze("plane")):
         await run.hold(seconds=6)
     await run.settle(seconds=4)
     run.happened(
-        fault_seen("freeze", lasting=5), fault_seen("kill", lasting=5), in_flight("kill", at_least=2, on="target")
+        fault_seen("freeze", lasting=5),
+        fault_seen("kill", lasting=5),
+        in_flight("kill", at_least=2, on="target"),
     )
-    run.holds(*always(lost=3), picks_within(ms=250, during="freeze"), never_empty(during="freeze"))
+    run.holds(*always(lost=3), in_time("freeze"), never_empty(during="freeze"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from chaos.checks import ALWAYS, calls_made, fault_seen, in_flight, never_empty, picks_within, seen_by_all
+from chaos.checks import ALWAYS, calls_made, fault_seen, in_flight, never_empty, seen_by_all
 from chaos.injectors.clock import step
 from chaos.injectors.failover import failover
 from chaos.run import Run
 from chaos.scenario import scenario
-from chaos.scenarios.common import BRISK, WIRED
+from chaos.scenarios.common import BRISK, WIRED, in_time
 from chaos.topology import Topology
 
 STEPPED = Topology(links=("*>plane",), clocks=("plane", "picker-0"))
@@ -25,7 +25,7 @@ async def plane_fails_over_and_back(run: Run) -> None:
         await run.hold(seconds=5)
     await run.settle(seconds=4)
     run.happened(fault_seen("failover"), calls_made(at_least=100), in_flight("failover", at_least=5))
-    run.holds(*ALWAYS, picks_within(ms=250, during="failover"), never_empty(during="failover"))
+    run.holds(*ALWAYS, in_time("failover"), never_empty(during="failover"))
 
 
 @scenario(topology=STEPPED, load=BRISK, budget=90)
@@ -34,12 +34,12 @@ async def plane_clock_steps_forward_and_back(run: Run) -> None:
     await run.steady(seconds=3)
     async with run.inject(step("plane", seconds=300)):
         await run.hold(seconds=5)
-    await run.settle(seconds=2)
+    await run.settle(seconds=3)
     async with run.inject(step("plane", seconds=-300)):
         await run.hold(seconds=5)
     await run.settle(seconds=3)
     run.happened(fault_seen("clock", lasting=4), calls_made(at_least=150), in_flight("clock", at_least=5))
-    run.holds(*ALWAYS, picks_within(ms=250, during="clock"), never_empty(during="clock"))
+    run.holds(*ALWAYS, in_time("clock"), never_empty(during="clock"))
 
 
 @scenario(topology=STEPPED, load=BRISK, budget=75)
@@ -48,6 +48,6 @@ async def replica_clock_is_an_hour_off(run: Run) -> None:
     await run.steady(seconds=2)
     async with run.inject(step("picker-0", seconds=3600)):
         await run.hold(seconds=5)
-    await run.settle(seconds=2)
+    await run.settle(seconds=3)
     run.happened(fault_seen("clock", lasting=4), calls_made(at_least=80), in_flight("clock", at_least=3))
-    run.holds(*ALWAYS, picks_within(ms=100, during="clock"), seen_by_all(during="clock"))
+    run.holds(*ALWAYS, in_time("clock"), seen_by_all(during="clock"))

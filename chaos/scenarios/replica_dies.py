@@ -26,14 +26,14 @@ async def replica_killed_in_a_burst(run: Run) -> None:
     run.holds(*always(lost=3), booking_error(at_most_share=0.1))
 
 
-@scenario(load=OpenLoop(rate=8, long_share=0.2, long_tokens=(300, 700)), suites=("release",), budget=110)
+@scenario(load=OpenLoop(rate=8, long_share=0.2, long_tokens=(300, 700)), suites=("release",), budget=75)
 async def replica_frozen_with_live_streams_then_resumed(run: Run) -> None:
-    """A replica that stands still for 30 s costs picks in hand at most; resumed, it takes nothing from anybody."""
+    """A replica that stands still for four leases costs picks in hand at most; then takes nothing from anybody."""
     await run.steady(seconds=5)
     async with run.inject(freeze(run.a_replica())):
-        await run.hold(seconds=30)
+        await run.hold(seconds=12)
     await run.settle(seconds=6)
-    run.happened(fault_seen("freeze", lasting=29), in_flight("freeze", at_least=2, on="target"))
+    run.happened(fault_seen("freeze", lasting=11), in_flight("freeze", at_least=2, on="target"))
     run.holds(*always(lost=6))
 
 

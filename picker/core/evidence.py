@@ -6,16 +6,30 @@ disprove some of them, never which: the oldest are ended first.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 from typing import NamedTuple
 
-SCRAPES = 3
-"""So many reports in a row must show a deficit before it counts."""
+SCRAPES = 4
+"""So few reports do not tell a deficit from chance."""
 
 USUAL_KEPT = 20
 """Reports without anything draining, from which the worker's usual deficit is taken."""
+
+ENOUGH_USUAL = 5
+"""Fewer of them do not tell how much a deficit varies."""
+
+MOST_SCRAPES = 60
+"""Reports over which a deficit is averaged at most."""
+
+DOUBT = 2.5
+"""Standard errors that a deficit must lie above the usual one."""
+
+LEAST_SPREAD, UNKNOWN_SPREAD = 0.3, 0.5
+"""Standard deviation of a worker's deficits: at least the one, and the other where it is not known yet."""
 
 
 class Draining(NamedTuple):
@@ -28,21 +42,25 @@ class Draining(NamedTuple):
 
 @dataclass(slots=True)
 class _Worker:
-    active: frozenset[str] = frozenset()
-    """Ids that were active at the last report."""
-    usual: deque[int] | None = None
-    deficits: deque[int] | None = None
+    usual: deque[int] = field(default_factory=lambda: deque(maxlen=USUAL_KEPT))
+    deficits: deque[int] = field(default_factory=lambda: deque(maxlen=MOST_SCRAPES))
 
 
 class Judge:
-    """Judges the workers that this replica was given. ``reported`` is called once for each report of each worker."""
+    """Judges workers by their reports. `reported` is called once for each report of each worker."""
 
     def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
 
     def drop(self, worker: str) -> None:
-        """Forget a worker that left, or that another replica judges now."""
+        """Forget a worker that left."""
         self._workers.pop(worker, None)
+
+    def seen(self, worker: str, *, requests: int, active: int) -> None:
+        """Take a report of a worker on which nothing drains: how its reports usually differ from what is booked."""
+        known = self._workers.setdefault(worker, _Worker())
+        known.usual.append(active - requests)
+        known.deficits.clear()
 
     def reported(
         self,
@@ -50,49 +68,41 @@ class Judge:
         *,
         begun: float,
         requests: int,
-        active: Collection[str],
+        active: int | None,
         draining: Sequence[Draining],
     ) -> tuple[str, ...]:
-        """Take one report; returns the ids of draining bookings that are over.
+        """Take one report of a worker on which bookings drain; returns the ids of those that are over.
 
-        ``begun`` is when its scrape began, ``requests`` what the engine carries (running and waiting). Only bookings
-        that were draining before the scrape began are judged. Two rules:
+        ``begun`` is when its scrape began, ``requests`` what the engine carries (running and waiting), ``active`` how
+        many bookings were active when the scrape began and are so still; None where that cannot be known. Only
+        bookings that were draining before the scrape began are judged. Two rules:
 
         - fewer requests than draining bookings: the excess is proven to be over, whatever else runs there;
-        - a deficit (bookings that were active all the while, plus the draining ones, less the requests reported) above
-          the worker's usual one in `SCRAPES` reports in a row: so many are over as the smallest of them says.
-
-        A booking counts as active all the while when it was so at this and at the last report: that is never too many.
+        - a deficit (active and draining bookings less the requests reported) above the worker's usual one. Requests on
+          their way to the engine and ends on their way back make it vary from report to report, so it is averaged, from
+          `SCRAPES` reports on: as many are over as its mean lies above the usual mean, less `DOUBT` standard errors.
         """
         known = self._workers.setdefault(worker, _Worker())
-        now_active = frozenset(active)
-        steady = len(known.active & now_active)
-        known.active = now_active
         judged = sorted((one for one in draining if one.since < begun), key=lambda one: one.since)
         if not judged:
-            self._note_usual(known, steady + len(draining) - requests, quiet=not draining)
-            known.deficits = None
+            known.deficits.clear()
             return ()
         proven = max(len(judged) - requests, 0)
-        proven = max(proven, self._lasting(known, steady + len(judged) - requests))
-        return tuple(one.id for one in judged[: min(proven, len(judged))])
-
-    def _note_usual(self, known: _Worker, deficit: int, *, quiet: bool) -> None:
-        if not quiet:
-            return
-        if known.usual is None:
-            known.usual = deque(maxlen=USUAL_KEPT)
-        known.usual.append(max(deficit, 0))
-
-    def _lasting(self, known: _Worker, deficit: int) -> int:
-        """The deficit beyond the usual one that all of the last reports show."""
-        usual = max(known.usual, default=0) if known.usual else 0
-        if known.deficits is None:
-            known.deficits = deque(maxlen=SCRAPES)
-        known.deficits.append(max(deficit - usual, 0))
-        if len(known.deficits) < SCRAPES:
-            return 0
-        ended = min(known.deficits)
-        if ended:
-            known.deficits = None
+        if active is not None:
+            known.deficits.append(active + len(judged) - requests)
+            proven = max(proven, _beyond_usual(known))
+        ended = tuple(one.id for one in judged[: min(proven, len(judged))])
+        known.deficits = deque((deficit - len(ended) for deficit in known.deficits), maxlen=MOST_SCRAPES)
         return ended
+
+
+def _beyond_usual(known: _Worker) -> int:
+    """How many bookings too many there are, with little doubt."""
+    count = len(known.deficits)
+    if count < SCRAPES:
+        return 0
+    usual, spread = 0.0, UNKNOWN_SPREAD
+    if len(known.usual) >= ENOUGH_USUAL:
+        usual, spread = max(fmean(known.usual), 0.0), max(pstdev(known.usual), LEAST_SPREAD)
+    surplus = fmean(known.deficits) - usual - DOUBT * spread / math.sqrt(count)
+    return max(math.floor(surplus + 0.5), 0)

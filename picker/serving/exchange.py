@@ -176,6 +176,15 @@ class Exchange:
         self._response.drop()
         return self._end(End.CANCELLED)
 
+    def overrun(self) -> list[Effect]:
+        """A message that is still coming cannot be kept: the memory for bodies is in use."""
+        if self._phase is _Phase.PASSING or self._phase is _Phase.OBSERVING:
+            return self._end(End.CLOSED_BY_US)
+        if self._phase is _Phase.OVER:
+            return []
+        self._counts.refused_memory += 1
+        return self._refused(refusals.MEMORY_FULL)
+
     def expired(self, now: float) -> list[Effect]:
         """The deadline passed; does nothing before it."""
         if self._deadline is None or now < self._deadline:
@@ -193,7 +202,10 @@ class Exchange:
         if self._phase is _Phase.DECIDING:
             self._counts.pick_timeouts += 1
             return self._refused(refusals.PICK_TIMEOUT)
-        self._counts.closed_idle += 1
+        if self._phase is _Phase.NEW:
+            self._counts.closed_silent += 1
+        else:
+            self._counts.closed_idle += 1
         return self._end(End.CLOSED_BY_US)
 
     def drain(self, now: float) -> list[Effect]:

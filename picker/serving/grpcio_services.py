@@ -12,17 +12,12 @@ from google.protobuf.message import DecodeError
 from picker.serving.accesslog import entries_of
 from picker.serving.counts import Counts
 from picker.serving.health import Health
+from picker.serving.methods import CHECK, LOGS, MAX_LOG_STREAMS, MAX_WATCHERS, WATCH
 from picker.serving.seam import LogEntry
 from picker.serving.wire.accesslog_pb2 import StreamAccessLogsResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-
-CHECK = "/grpc.health.v1.Health/Check"
-WATCH = "/grpc.health.v1.Health/Watch"
-LOGS = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
-MAX_WATCHERS = 1_000
-MAX_LOG_STREAMS = 1_000
 
 
 class HealthService(grpc.GenericRpcHandler):

@@ -12,8 +12,6 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from picker.serving import refusals, replies
-from picker.serving.buffers import Budget
-from picker.serving.conformance import ConformanceExchange
 from picker.serving.counts import Counts
 from picker.serving.effects import (
     Abandon,
@@ -26,9 +24,10 @@ from picker.serving.effects import (
     Send,
     SendBody,
 )
-from picker.serving.exchange import Exchange, Hold, Limits
-from picker.serving.modes import mode_named
-from picker.serving.seam import Picked, Refused, Requests
+from picker.serving.exchange import Exchange, Hold
+from picker.serving.methods import PROCESS
+from picker.serving.seam import HttpRequest, Picked, Refused, Requests
+from picker.serving.streams import CLOSE_SECONDS, WRITE_SECONDS, Streams
 from picker.serving.wire.extproc_pb2 import ProcessingRequest
 from picker.settings import ServingSettings
 
@@ -36,19 +35,7 @@ log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
-METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
-WRITE_SECONDS = 30.0
-"""How long the gateway may take to accept our answers to one message."""
-CLOSE_SECONDS = 5.0
-"""How long closed streams may take to be gone."""
-
-_FAULTS_OF_THE_GATEWAY = {
-    "refused_mode": "the gateway uses an ext_proc body mode that is not served, its requests get 500",
-    "refused_order": "the gateway sends ext_proc messages out of order, it must send request headers",
-    "overrides_ignored": "the gateway ignores ext_proc mode overrides, its filter must set allow_mode_override",
-    "modes_guessed": "the gateway names no ext_proc body mode, bodies are not read: set PICKER_EXTPROC_MODE",
-}
-"""Counts that an operator has to hear of, each once: the gateway's settings are at fault, not one request."""
+METHOD = PROCESS
 
 
 class ExtProc(grpc.GenericRpcHandler):
@@ -63,22 +50,12 @@ class ExtProc(grpc.GenericRpcHandler):
         counts: Counts,
         clock: Callable[[], float],
     ) -> None:
+        self.shared = Streams(settings, requests, hold=hold, counts=counts, clock=clock)
         self.requests = requests
         self.counts = counts
         self.clock = clock
-        self.budget = Budget(settings.max_buffered_bytes)
+        self.budget = self.shared.budget
         self.streams: set[Stream] = set()
-        self._hold = hold
-        self._most = settings.max_streams
-        self._limits = Limits(
-            max_body=settings.max_body_bytes,
-            body_timeout=settings.body_timeout_seconds,
-            stream_timeout=settings.stream_timeout_seconds,
-            mode=mode_named(settings.extproc_mode),
-            mode_override=settings.mode_override,
-        )
-        self._exchange = ConformanceExchange if settings.conformance else Exchange
-        self._unsaid = dict(_FAULTS_OF_THE_GATEWAY)
         self._idle = asyncio.Event()
         self._idle.set()
         self._handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(
@@ -101,18 +78,7 @@ class ExtProc(grpc.GenericRpcHandler):
         return len(rest)
 
     async def _process(self, _: Any, context: Context) -> None:
-        self.counts.streams += 1
-        full = len(self.streams) >= self._most
-        if full:
-            self.counts.refused_streams += 1
-        exchange = self._exchange(
-            self._limits,
-            budget=self.budget,
-            hold=self._hold,
-            counts=self.counts,
-            now=self.clock(),
-            refuse=refusals.STREAMS_FULL if full else None,
-        )
+        exchange = self.shared.begin(self.clock())
         stream = Stream(self, exchange, context)
         self.streams.add(stream)
         self._idle.clear()
@@ -122,11 +88,7 @@ class ExtProc(grpc.GenericRpcHandler):
             self.streams.discard(stream)
             if not self.streams:
                 self._idle.set()
-            self._say_once()
-
-    def _say_once(self) -> None:
-        for name in [name for name in self._unsaid if getattr(self.counts, name)]:
-            log.warning(self._unsaid.pop(name), count=name)
+            self.shared.ended()
 
 
 class Stream:
@@ -139,7 +101,7 @@ class Stream:
         self._exchange = exchange
         self._context = context
         self._read: asyncio.Future[Any] | None = None
-        self._pick: asyncio.Task[Picked | Refused] | None = None
+        self._pick: asyncio.Future[Picked | Refused] | None = None
         self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
 
@@ -224,7 +186,7 @@ class Stream:
         for effect in effects:
             match effect:
                 case Decide(request):
-                    self._pick = asyncio.ensure_future(requests.pick(request))
+                    self._pick = _asked(requests, request)
                 case Abandon():
                     self._abandon()
                 case ResponseSeen(booking_id, response):
@@ -242,13 +204,22 @@ class Stream:
             pick.add_done_callback(self._came_too_late)
             pick.cancel()
 
-    def _came_too_late(self, pick: asyncio.Task[Picked | Refused]) -> None:
+    def _came_too_late(self, pick: asyncio.Future[Picked | Refused]) -> None:
         if not pick.cancelled():
             answer = _answer(pick, self._owner.counts)
             self._tell(self._exchange.decided(answer, self._owner.clock()))
 
 
-def _answer(pick: asyncio.Task[Picked | Refused], counts: Counts) -> Picked | Refused:
+def _asked(requests: Requests, request: HttpRequest) -> asyncio.Future[Picked | Refused]:
+    answer = requests.pick(request)
+    if not isinstance(answer, Picked | Refused):
+        return asyncio.ensure_future(answer)
+    made: asyncio.Future[Picked | Refused] = asyncio.get_running_loop().create_future()
+    made.set_result(answer)
+    return made
+
+
+def _answer(pick: asyncio.Future[Picked | Refused], counts: Counts) -> Picked | Refused:
     if pick.cancelled():
         return refusals.PICK_FAILED
     error = pick.exception()

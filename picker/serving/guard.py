@@ -47,4 +47,6 @@ class Guard(grpc.GenericRpcHandler):
         self._counts.refused_identity += 1
         if not self._said:
             self._said = True
-            log.warning("a client's certificate has none of the names in PICKER_TLS_CLIENT_NAMES", names=names)
+            log.warning(
+                "a client's certificate has none of the names in PICKER_TLS_CLIENT_NAMES", names=names
+            )

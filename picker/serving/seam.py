@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -125,8 +125,11 @@ class LogEntry:
 class Requests(Protocol):
     """The picker behind the gateway's side. Nothing but `pick` may wait; nothing raises."""
 
-    async def pick(self, request: HttpRequest) -> Picked | Refused:
-        """Decide. Cancelled when the stream ends first: then nothing stays booked."""
+    def pick(self, request: HttpRequest) -> Picked | Refused | Awaitable[Picked | Refused]:
+        """Decide, at once where nothing has to be waited for.
+
+        What is waited for is cancelled when the stream ends first: then nothing stays booked.
+        """
         ...
 
     def responded(self, booking_id: str, response: Responded) -> None:

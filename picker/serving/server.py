@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-import grpc
 import structlog
 
 from picker.serving.counts import Counts
 from picker.serving.exchange import Hold
-from picker.serving.grpcio_services import HealthService, LogService
-from picker.serving.grpcio_transport import ExtProc
-from picker.serving.guard import Guard
+from picker.serving.grpcio_ports import GrpcioTransport
 from picker.serving.health import Health
+from picker.serving.http2.limits import Counts as Http2Counts
+from picker.serving.native.transport import NativeTransport
 from picker.serving.seam import Requests
-from picker.serving.tls import Allowed, Certificates, open_certificates
+from picker.serving.tls import Certificates, open_certificates
 from picker.settings import ServingSettings
 
 log = structlog.get_logger(__name__)
@@ -25,8 +25,6 @@ MESSAGE_SLACK = 4 * 1024 * 1024
 """Bytes over the body limit that one message may have: a body a little too large shall get its 413."""
 HEALTH_BYTES = 64 * 1024
 """Most bytes of a message on the health port."""
-METADATA_BYTES = 32 * 1024
-"""Most bytes of the gRPC metadata of one stream; the headers of the HTTP request are a message, not metadata."""
 HANDSHAKE_SECONDS = 20
 """How long a new connection may take to TLS and HTTP/2 settings."""
 STOP_SECONDS = 2.0
@@ -34,6 +32,50 @@ STOP_SECONDS = 2.0
 
 class PortError(Exception):
     """A port cannot be listened on; the text names its setting."""
+
+
+class Transport(Protocol):
+    """What carries streams between gateways and exchanges."""
+
+    @property
+    def open_streams(self) -> int:
+        """ext_proc streams open now."""
+        ...
+
+    @property
+    def open_log_streams(self) -> int:
+        """Access log streams open now."""
+        ...
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of request bodies held now."""
+        ...
+
+    @property
+    def last_logged(self) -> float | None:
+        """When an access log entry last named a booking, in the clock's time; None: never."""
+        ...
+
+    async def listen(self, host: str, port: int, certificates: Certificates | None) -> int:
+        """Serve everything on this port; returns its number. Raises `OSError` where it is taken."""
+        ...
+
+    async def listen_health(self, host: str, port: int) -> int:
+        """Serve health alone on this port, in plaintext."""
+        ...
+
+    def close_log_streams(self) -> None:
+        """End access log streams, and take no new ones."""
+        ...
+
+    async def drain(self, timeout: float) -> int:
+        """Wait until no ext_proc stream is open, at most ``timeout`` seconds; then close the rest with OK."""
+        ...
+
+    async def stop(self, timeout: float) -> None:
+        """Close all connections; what is still open has ``timeout`` seconds."""
+        ...
 
 
 class Server:
@@ -48,6 +90,8 @@ class Server:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts = Counts()
+        self.http2 = Http2Counts()
+        """What the native transport counts of HTTP/2; all zero on grpcio."""
         self.port = 0
         """Port of ext_proc, access log and health, once started."""
         self.health_port = 0
@@ -57,31 +101,29 @@ class Server:
         self._hold = hold
         self._clock = clock
         self._health = Health()
-        self._extproc: ExtProc | None = None
-        self._logs: LogService | None = None
+        self._transport: Transport | None = None
         self._certificates: Certificates | None = None
         self._reload: asyncio.Task[None] | None = None
-        self._servers: list[grpc.aio.Server] = []
 
     @property
     def open_streams(self) -> int:
         """ext_proc streams open now."""
-        return len(self._extproc.streams) if self._extproc else 0
+        return self._transport.open_streams if self._transport else 0
 
     @property
     def open_log_streams(self) -> int:
         """Access log streams open now."""
-        return self._logs.streams if self._logs else 0
+        return self._transport.open_log_streams if self._transport else 0
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of request bodies held now."""
-        return self._extproc.budget.held if self._extproc else 0
+        return self._transport.buffered_bytes if self._transport else 0
 
     @property
     def last_logged(self) -> float | None:
         """When an access log entry last named a booking, in the clock's time; None: never."""
-        return self._logs.last_named if self._logs else None
+        return self._transport.last_logged if self._transport else None
 
     @property
     def certificate_expires(self) -> float | None:
@@ -96,39 +138,49 @@ class Server:
             TlsError: where the certificate cannot be used.
         """
         settings = self._settings
-        self._certificates = open_certificates(settings, self.counts)
-        self._extproc = ExtProc(
-            settings, self._requests, hold=self._hold, counts=self.counts, clock=self._clock
-        )
-        self._logs = LogService(self._requests.logged, counts=self.counts, clock=self._clock)
-        health = HealthService(self._health)
-        main = grpc.aio.server(
-            handlers=(*self._guarded(self._extproc, self._logs), health),
-            options=_options(settings, message_bytes(settings)),
-        )
-        probes = grpc.aio.server(handlers=(health,), options=_options(settings, HEALTH_BYTES))
-        self._servers = [main, probes]
-        credentials = self._certificates.credentials if self._certificates else None
+        certificates = self._certificates = open_certificates(settings, self.counts)
+        transport = self._transport = self._made()
+        host = settings.grpc_host
         try:
-            self.port = _listen(main, settings.grpc_host, settings.grpc_port, "PICKER_GRPC_PORT", credentials)
-            self.health_port = _listen(
-                probes, settings.grpc_host, settings.grpc_health_port, "PICKER_GRPC_HEALTH_PORT", None
+            self.port = await _listening(
+                transport.listen(host, settings.grpc_port, certificates),
+                host,
+                settings.grpc_port,
+                "PICKER_GRPC_PORT",
             )
-            await main.start()
-            await probes.start()
+            self.health_port = await _listening(
+                transport.listen_health(host, settings.grpc_health_port),
+                host,
+                settings.grpc_health_port,
+                "PICKER_GRPC_HEALTH_PORT",
+            )
         except BaseException:
             await self.stop()
             raise
-        if self._certificates and settings.tls == "files" and settings.tls_reload_seconds:
-            self._reload = asyncio.create_task(self._certificates.run(), name="certificates")
-        log.info("serving the gateway", port=self.port, health_port=self.health_port, tls=settings.tls)
+        if certificates and settings.tls == "files" and settings.tls_reload_seconds:
+            self._reload = asyncio.create_task(certificates.run(), name="certificates")
+        log.info(
+            "serving the gateway",
+            port=self.port,
+            health_port=self.health_port,
+            tls=settings.tls,
+            transport=settings.transport,
+        )
 
-    def _guarded(self, *services: grpc.GenericRpcHandler) -> tuple[grpc.GenericRpcHandler, ...]:
-        """The services that only clients of an allowed name may use; health is everybody's."""
-        if not self._settings.tls_client_names:
-            return services
-        allowed = Allowed(self._settings.tls_client_names)
-        return tuple(Guard(service, allowed, self.counts) for service in services)
+    def _made(self) -> Transport:
+        kind = NativeTransport if self._settings.transport == "native" else GrpcioTransport
+        return kind(
+            self._settings,
+            self._requests,
+            hold=self._hold,
+            health=self._health,
+            counts=self.counts,
+            http2=self.http2,
+            clock=self._clock,
+            max_message=message_bytes(self._settings),
+            health_bytes=HEALTH_BYTES,
+            handshake_seconds=HANDSHAKE_SECONDS,
+        )
 
     def set_ready(self, ready: bool) -> None:
         """Say in health whether new requests are welcome."""
@@ -136,15 +188,15 @@ class Server:
 
     def close_log_streams(self) -> None:
         """End access log streams, so that the gateway sends its log to another replica."""
-        if self._logs:
-            self._logs.close()
+        if self._transport:
+            self._transport.close_log_streams()
 
     async def drain_streams(self, timeout: float) -> int:
         """Wait until no ext_proc stream is open, at most ``timeout`` seconds; then close the rest with OK.
 
         Returns how many had to be closed. New streams are served all the while.
         """
-        return await self._extproc.drain(timeout) if self._extproc else 0
+        return await self._transport.drain(timeout) if self._transport else 0
 
     async def stop(self) -> None:
         """Close what is still open with OK and stop listening."""
@@ -152,51 +204,19 @@ class Server:
             self._reload.cancel()
         self.close_log_streams()
         await self.drain_streams(0)
-        for server in self._servers:
-            await server.stop(STOP_SECONDS if self.open_log_streams else None)
-        self._servers = []
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.stop(STOP_SECONDS)
 
 
-def _listen(
-    server: grpc.aio.Server,
-    host: str,
-    port: int,
-    setting: str,
-    credentials: grpc.ServerCredentials | None,
-) -> int:
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+async def _listening(port: Awaitable[int], host: str, number: int, setting: str) -> int:
     try:
-        if credentials is None:
-            return server.add_insecure_port(address)
-        return server.add_secure_port(address, credentials)
-    except RuntimeError as error:
+        return await port
+    except (OSError, RuntimeError) as error:
+        address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
         raise PortError(f"PICKER_GRPC_HOST, {setting}: cannot listen on {address}: {error}") from error
 
 
 def message_bytes(settings: ServingSettings) -> int:
     """Most bytes of one gRPC message: as set, else what one body at its limit needs."""
     return settings.max_message_bytes or settings.max_body_bytes + MESSAGE_SLACK
-
-
-def _options(settings: ServingSettings, message: int) -> list[tuple[str, int]]:
-    answer = round(settings.keepalive_timeout_seconds * 1000)
-    return [
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", message),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", settings.max_connection_streams),
-        ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
-        # between the two grpcio refuses by chance
-        ("grpc.max_metadata_size", METADATA_BYTES),
-        ("grpc.absolute_max_metadata_size", METADATA_BYTES),
-        ("grpc.keepalive_time_ms", round(settings.keepalive_seconds * 1000)),
-        # with the keepalive timeout alone grpcio 1.85 waits 60 s for the answer
-        ("grpc.keepalive_timeout_ms", answer),
-        ("grpc.http2.ping_timeout_ms", answer),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        # gateways ping too
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
-        ("grpc.http2.max_ping_strikes", 0),
-    ]

@@ -103,12 +103,19 @@ class Certificates:
         self._counts = counts
         self._seconds = seconds
         self._fault = ""
+        self.renewed: Callable[[Material], None] = lambda _: None
+        """Called with new material before it is in force; may raise `TlsError`, and the old one stays."""
         self._handshakes = itertools.count(1)
         self._in_force = _configuration(material)
         self.credentials = grpc.dynamic_ssl_server_credentials(
             self._in_force, self._next, require_client_authentication=material.client_authorities is not None
         )
         """For the port. The server must hold on to this object: grpcio calls back into it at each connection."""
+
+    @property
+    def material(self) -> Material:
+        """What is in force."""
+        return self._material
 
     @property
     def expires(self) -> dt.datetime:
@@ -125,11 +132,14 @@ class Certificates:
         """Read the files again; True where what they hold is new and in force from here on."""
         try:
             found = await asyncio.to_thread(self._whole)
+            new = found is not None and found != self._material
+            if new and found is not None:
+                self.renewed(found)
         except TlsError as error:
             self._failed(str(error))
             return False
         self._fault = ""
-        if found is None or found == self._material:
+        if found is None or not new:
             return False
         self._material, self._in_force = found, _configuration(found)
         self._counts.tls_reloads += 1

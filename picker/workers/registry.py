@@ -103,6 +103,7 @@ class Registry:
         self._told = False
         self._joined: list[Callable[[str], None]] = []
         self._left: list[Callable[[str], None]] = []
+        self._asked: list[Callable[[str], None]] = []
         self._reported: list[Callable[[str, Report], None]] = []
 
     def __len__(self) -> int:
@@ -165,11 +166,13 @@ class Registry:
         *,
         joined: Callable[[str], None] | None = None,
         left: Callable[[str], None] | None = None,
+        asked: Callable[[str], None] | None = None,
         reported: Callable[[str, Report], None] | None = None,
     ) -> None:
-        """Hear of workers that join or leave from now on, and of every good report."""
+        """Hear of workers that join or leave from now on, of each that is being asked, and of every good report."""
         self._joined += [joined] if joined else []
         self._left += [left] if left else []
+        self._asked += [asked] if asked else []
         self._reported += [reported] if reported else []
 
     def update(self, endpoints: Iterable[Endpoint]) -> None:
@@ -197,6 +200,12 @@ class Registry:
         for name in new:
             for joined in self._joined:
                 joined(name)
+
+    def asked(self, address: str) -> None:
+        """A scrape of that address begins now."""
+        for record in self._by_address.get(address, {}).values():
+            for asked in self._asked:
+                asked(record.name)
 
     def heard(self, address: str, reports: Mapping[int, Report]) -> None:
         """A scrape of that address brought these reports, by rank. One that left meanwhile is ignored."""

@@ -210,6 +210,7 @@ class Scraper:
 
     async def _page(self, address: str, path: str) -> Reading | Unreadable:
         begun = self._clock()
+        self._registry.asked(address)
         page = await self._fetch(f"{self._settings.metrics_scheme}://{address}{path}")
         usage = self._settings.kv_cache_usage_percentage_metric
         return read(page, begun=begun, ended=self._clock(), usage_metric=usage)

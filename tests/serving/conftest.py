@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -289,8 +289,16 @@ async def running_gate(
             await gate.server.stop()
 
 
+@pytest.fixture(scope="session", params=["grpcio", "native"], autouse=True)
+def transport(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What carries streams, in this process and in those that it starts: every test is made on each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PICKER_TRANSPORT", request.param)
+        yield request.param
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def _open_gate(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gate]:
+async def _open_gate(tmp_path_factory: pytest.TempPathFactory, transport: str) -> AsyncIterator[Gate]:
     async with running_gate(tmp_path_factory.mktemp("gate"), PAIRS) as running:
         yield running
 

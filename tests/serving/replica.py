@@ -46,5 +46,9 @@ async def main(worker: str, hold: Any) -> None:
 if __name__ == "__main__":
     import structlog
 
+    from picker import heap
+
+    heap.return_large_blocks()
+
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from picker.serving import server as serving
-from picker.serving.grpcio_transport import METHOD
+from picker.serving.methods import PROCESS as METHOD
 from picker.serving.modes import BodyMode
 from picker.serving.seam import End, Picked
 from picker.serving.server import Server
@@ -151,6 +151,11 @@ async def test_connections_are_bounded_and_those_that_stand_are_served(make_pick
                 await served(third())
             assert error.value.code() is grpc.StatusCode.UNAVAILABLE
         assert await served(first())
+
+
+async def test_a_burst_of_streams_waits_and_none_is_refused(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, at.channel() as method:
+        assert all(await asyncio.gather(*(served(method()) for _ in range(3_000))))
 
 
 async def test_a_connection_that_says_nothing_is_closed(

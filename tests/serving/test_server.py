@@ -12,8 +12,8 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from picker.serving.grpcio_services import CHECK, LOGS, WATCH
-from picker.serving.grpcio_transport import METHOD
+from picker.serving.methods import CHECK, LOGS, WATCH
+from picker.serving.methods import PROCESS as METHOD
 from picker.serving.modes import BodyMode
 from picker.serving.seam import BOOKING_HEADER, End, HttpRequest, Picked, Refused
 from picker.serving.server import PortError, Server

@@ -15,8 +15,8 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from picker.serving.grpcio_services import CHECK, LOGS
-from picker.serving.grpcio_transport import METHOD
+from picker.serving.methods import CHECK, LOGS
+from picker.serving.methods import PROCESS as METHOD
 from picker.serving.seam import Picked
 from picker.serving.server import Server
 from picker.serving.testing import request_headers

@@ -28,6 +28,7 @@ class World:
 
     def report(self, requests: int) -> None:
         self.now += 0.5
+        self.reconciling.asked(W)
         report = Report(begun=self.now, ended=self.now, running=requests, waiting=0)
         self.reconciling.reported(W, report)
 
@@ -64,6 +65,35 @@ def test_what_the_worker_still_carries_goes_on_counting() -> None:
     assert set(world.desk.view.bookings()) == {"a", "b"}
 
 
+def test_requests_that_come_between_two_scrapes_do_not_hide_what_is_over() -> None:
+    world = World()
+    world.book("dead", "a", "b")
+    world.report(3)
+    world.desk.lose("dead", Cause.BROKEN)
+    for n in range(12):
+        world.book(f"new {n}")
+        world.report(3 + n)
+    assert "dead" not in world.desk.view.bookings()
+    assert world.reconciling.counts.ended_by_evidence == 1
+
+
+def test_a_replica_that_begins_to_judge_knows_how_the_worker_usually_reports() -> None:
+    """Two bookings stand for nothing at every report, as was so under the judge that died."""
+    world = World()
+    others = [Member(Owner(f"o{n}", "1")) for n in range(50)]
+    desk = Standing(world.desk, others)
+    reconciling = Reconciling(desk, clock=lambda: world.now)
+    world.book("a", "b", "c", "d")
+    for n in range(80):
+        if n == 20:
+            world.desk.lose("a", Cause.BROKEN)
+            desk.members = [Member(ME)]
+        world.now += 0.5
+        reconciling.asked(W)
+        reconciling.reported(W, Report(begun=world.now, ended=world.now, running=2, waiting=0))
+    assert desk.ended == []
+
+
 class Standing:
     """A desk whose word on others' bookings may be old."""
 
@@ -85,6 +115,7 @@ def test_while_the_plane_is_away_what_others_have_long_ended_is_no_evidence_agai
         reconciling = Reconciling(desk, clock=lambda: world.now)
         for _ in range(6):
             world.now += 1
+            reconciling.asked(W)
             reconciling.reported(W, Report(begun=world.now, ended=world.now, running=1, waiting=0))
         assert bool(desk.ended) is not degraded
 

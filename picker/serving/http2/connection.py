@@ -9,16 +9,362 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from picker.serving.http2 import frames
+from picker.serving.http2.control import CONTROL
 from picker.serving.http2.floods import Floods
-from picker.serving.http2.frames import HEAD, HEAD_SIZE, ConnectionFault, StreamFault
-from picker.serving.http2.headers import Reader, Request
-from picker.serving.http2.incoming import Incoming
+from picker.serving.http2.frames import ConnectionFault, StreamFault
+from picker.serving.http2.headers import Request
 from picker.serving.http2.limits import WRITE_QUANTUM, Counts, Limits
+from picker.serving.http2.past import How, Past
+from picker.serving.http2.requests import Requests
 from picker.serving.http2.stream import Handler, Stream
 
 Accept = Callable[[Stream, Request], Handler]
 """Called for each new stream; whoever refuses one may finish it right there."""
+
+WRITE_BYTES = 256 * 1024
+"""Most bytes of bodies that one `Connection.take` hands out."""
+SETTLING = b"settling"
+"""What the ping says whose answer tells that the peer knows of our going away."""
+ALIVE = b"alive?\0\0"
+
+_unpack = frames.HEAD.unpack_from
+
+
+class Connection:
+    """Serves one connection. ``wake`` is called when there is something to write that `receive` did not bring about.
+
+    ``defect`` is told of what handlers raise.
+    """
+
+    __slots__ = (
+        "_began", "_defect", "_inside", "_introduced", "_promised", "_requests", "_rest", "_settled", "_unreturned",
+        "_wake", "answered", "closing", "counts", "draining", "first_window", "floods", "last", "limits", "max_frame",
+        "now", "out", "past", "paused", "pinged", "queue", "queued", "room", "sent", "streams", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        accept: Accept,
+        *,
+        limits: Limits,
+        counts: Counts,
+        wake: Callable[[], None],
+        defect: Callable[[Exception], None],
+        now: float,
+    ) -> None:
+        self.limits, self.counts = limits, counts
+        self.streams: dict[int, Stream] = {}
+        self.past = Past(limits.remembered)
+        self.floods = Floods(now)
+        self.out: list[bytes | memoryview] = []
+        self.queue: deque[Stream] = deque()
+        """Streams that wait for their turn to send."""
+        self.queued = 0
+        """Bytes that wait on all streams."""
+        self.window = frames.DEFAULT_WINDOW
+        """Bytes that the peer takes on all streams together."""
+        self.first_window = frames.DEFAULT_WINDOW
+        """... on each new stream."""
+        self.max_frame = frames.LEAST_FRAME
+        self.room = limits.connection_window
+        self.sent = 0
+        """Frames with data sent."""
+        self.answered = 0
+        """Streams that we ended in good order."""
+        self.last = 0
+        """The newest stream of the peer."""
+        self.now = now
+        self.paused = False
+        """Whether nothing can be written now; set from outside."""
+        self.pinged = False
+        """Whether a ping of ours waits for its answer."""
+        self.draining = False
+        self.closing = False
+        """Whether the connection is to be closed once everything is written."""
+        self._wake, self._defect = wake, defect
+        self._requests = Requests(self, accept)
+        self._rest = b""
+        self._began = self._introduced = False
+        self._promised = frames.MAX_STREAM
+        self._inside = True
+        self._settled = False
+        self._unreturned = 0
+        self.out.append(frames.settings({
+            frames.MAX_CONCURRENT_STREAMS: limits.streams,
+            frames.INITIAL_WINDOW_SIZE: limits.stream_window,
+            frames.MAX_HEADER_LIST_SIZE: limits.header_list,
+        }))  # fmt: skip
+        self.out.append(frames.window_update(0, limits.connection_window - frames.DEFAULT_WINDOW))
+        self._inside = False
+
+    @property
+    def began(self) -> bool:
+        """Whether the peer has begun to speak HTTP/2."""
+        return self._introduced
+
+    # -- what comes in ------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes of the peer."""
+        if self.closing:
+            return
+        self.now = now
+        self._inside = True
+        try:
+            self._read(self._rest + data if self._rest else data)
+            if self.paused and len(self.out) > 4 * self.limits.streams + 10_000:
+                raise self.floods.cut("flooded_unread", "answers are not read")
+        except ConnectionFault as fault:
+            self._give_up(fault)
+        finally:
+            self._inside = False
+
+    def lost(self) -> None:
+        """The connection is gone, and all its streams with it."""
+        self.closing = True
+        streams, self.streams = self.streams, {}
+        self.queue.clear()
+        for stream in streams.values():
+            stream.close()
+            self.call(stream, stream.handler.lost)
+        self.out.clear()
+
+    def _read(self, data: bytes) -> None:
+        at, end = 0, len(data)
+        if not self._began:
+            if not self._preface(data):
+                return
+            at = len(frames.PREFACE)
+        requests = self._requests
+        while end - at >= 9:
+            high, low, kind, flags, number = _unpack(data, at)
+            size = high << 8 | low
+            if size > frames.LEAST_FRAME:
+                raise ConnectionFault(frames.FRAME_SIZE_ERROR, "a frame larger than was allowed")
+            start, after = at + 9, at + 9 + size
+            if after > end:
+                break
+            at = after
+            number &= frames.MAX_STREAM
+            try:
+                if kind == frames.DATA and requests.free:
+                    requests.data(number, flags, data[start:after])
+                else:
+                    self._frame(kind, number, flags, data[start:after])
+            except StreamFault as fault:
+                self._reset(fault)
+            if self.closing:
+                return
+        self._rest = data[at:] if at else data
+
+    def _frame(self, kind: int, number: int, flags: int, payload: bytes) -> None:
+        requests = self._requests
+        if requests.free:
+            if kind == frames.HEADERS:
+                requests.headers(number, flags, payload)
+                return
+        elif not self._introduced:
+            if kind != frames.SETTINGS or flags & frames.ACK:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, "the first frame is no SETTINGS")
+            self._introduced = requests.free = True
+        elif kind == frames.CONTINUATION:
+            requests.continuation(number, flags, payload)
+            return
+        else:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "another frame amid headers")
+        control = CONTROL.get(kind)
+        if control is None:
+            self.floods.idle(self.now)
+        else:
+            control(self, number, flags, payload)
+
+    def _preface(self, data: bytes) -> bool:
+        """Whether the peer's first words are here; keeps what is there of them."""
+        if len(data) < len(frames.PREFACE):
+            if not frames.PREFACE.startswith(data):
+                raise ConnectionFault(frames.PROTOCOL_ERROR, "this is not HTTP/2")
+            self._rest = data
+            return False
+        if not data.startswith(frames.PREFACE):
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "this is not HTTP/2")
+        self._began = True
+        return True
+
+    # -- what goes out ------------------------------------------------------------------------------------------
+
+    @property
+    def more(self) -> bool:
+        """Whether `take` has more to hand out at once."""
+        return bool(self.out) or (bool(self.queue) and self.window > 0)
+
+    def take(self) -> bytes:
+        """What is to be written now; not to be called while `paused`."""
+        if self.queue:
+            self._inside = True
+            try:
+                self._pump(WRITE_BYTES)
+            finally:
+                self._inside = False
+        out = b"".join(self.out)
+        self.out.clear()
+        return out
+
+    def written(self) -> None:
+        """Something is there to be written."""
+        if not self._inside:
+            self._wake()
+
+    def enqueue(self, stream: Stream) -> None:
+        """A stream has something to send; it gets its turn when both windows are open."""
+        if stream.window > 0 and not stream.ready:
+            stream.ready = True
+            self.queue.append(stream)
+            self.written()
+
+    def _pump(self, most: int) -> None:
+        queue = self.queue
+        while queue and self.window > 0 and most > 0:
+            stream = queue.popleft()
+            stream.ready = False
+            if stream.over:
+                continue
+            written = stream.emit(min(WRITE_QUANTUM, self.window))
+            self.window -= written
+            most -= written
+            if stream.waits:
+                self.enqueue(stream)
+            else:
+                self.call(stream, stream.handler.sent)
+                self.return_room(stream)
+        self._return_room()
+
+    def ping(self) -> None:
+        """Ask the peer whether it lives; `pinged` until it answers."""
+        self.pinged = True
+        self.out.append(frames.frame(frames.PING, 0, 0, ALIVE))
+        self.written()
+
+    def reply(self, answer: bytes) -> None:
+        """Answer a control frame."""
+        if self.paused:
+            self.floods.unread()
+        self.out.append(answer)
+
+    # -- room for the peer to send ------------------------------------------------------------------------------
+
+    def consumed(self, size: int) -> None:
+        """Bytes of data are dealt with."""
+        self._unreturned += size
+        if self._unreturned * 2 >= self.limits.connection_window:
+            self._return_room()
+
+    def return_room(self, stream: Stream) -> None:
+        """Let the peer send on, unless the stream is about to end or its answers are not taken."""
+        if stream.unreturned * 2 < self.limits.stream_window or stream.ended or stream.waits or stream.over:
+            return
+        self.out.append(frames.window_update(stream.id, stream.unreturned))
+        stream.room += stream.unreturned
+        stream.unreturned = 0
+
+    def _return_room(self) -> None:
+        size = self._unreturned
+        if size * 2 >= self.limits.connection_window and self.queued < self.limits.pending:
+            self.room += size
+            self._unreturned = 0
+            self.out.append(frames.window_update(0, size))
+
+    # -- ends ---------------------------------------------------------------------------------------------------
+
+    def call(self, stream: Stream, function: Callable[[], None]) -> None:
+        """Call a handler; what it raises ends its stream."""
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
+            self.failed(stream, error)
+
+    def failed(self, stream: Stream, error: Exception) -> None:
+        """A handler raised."""
+        self.counts.handler_errors += 1
+        self._defect(error)
+        if not stream.over:
+            self.reset_by_us(stream, frames.INTERNAL_ERROR)
+            self.call(stream, lambda: stream.handler.reset(frames.INTERNAL_ERROR))
+
+    def finished(self, stream: Stream) -> None:
+        """Our side has ended in good order."""
+        self.answered += 1
+        if stream.ended:
+            self._gone(stream, How.ENDED)
+        else:
+            # 8.1: the answer is whole, the rest of the request is of no interest
+            self.out.append(frames.reset(stream.id, frames.NO_ERROR))
+            self._gone(stream, How.LEFT)
+
+    def reset_by_us(self, stream: Stream, code: int) -> None:
+        """End a stream from our side; its handler knows, or is told by the caller."""
+        self.out.append(frames.reset(stream.id, code))
+        self._gone(stream, How.LEFT)
+        self.written()
+
+    def reset_by_peer(self, stream: Stream, code: int) -> None:
+        """The peer has reset a stream."""
+        self._gone(stream, How.RESET)
+        self.call(stream, lambda: stream.handler.reset(code))
+        if not stream.responded:
+            self.counts.resets_premature += 1
+            self.floods.reset(self.now, self.answered)
+
+    def _gone(self, stream: Stream, how: How) -> None:
+        self.streams.pop(stream.id, None)
+        self.past.note(stream.id, how)
+        stream.close()
+        if self._settled and not self.streams:
+            self.closing = True
+            self.written()
+
+    def _reset(self, fault: StreamFault) -> None:
+        """Reset a stream for what the peer did on it."""
+        self.counts.stream_errors += 1
+        self.reply(frames.reset(fault.stream, fault.code))
+        stream = self.streams.get(fault.stream)
+        if stream is not None:
+            self._gone(stream, How.LEFT)
+            self.call(stream, lambda: stream.handler.reset(fault.code))
+        elif self.past.how(fault.stream) is None:
+            self.past.note(fault.stream, How.LEFT)
+        # a peer that makes us reset streams is no better than one that resets them
+        self.floods.reset(self.now, self.answered)
+
+    def _give_up(self, fault: ConnectionFault) -> None:
+        cut_by = self.floods.cut_by or "connection_errors"
+        setattr(self.counts, cut_by, getattr(self.counts, cut_by) + 1)
+        self.lost()
+        self.out.append(frames.goaway(min(self.last, self._promised), fault.code, fault.reason.encode()))
+
+    # -- going away ---------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take no new streams once the peer knows of it; close when those that are open are over."""
+        if self.draining or self.closing:
+            return
+        self.draining = True
+        self.out.append(frames.goaway(frames.MAX_STREAM, frames.NO_ERROR))
+        self.out.append(frames.frame(frames.PING, 0, 0, SETTLING))
+        self.written()
+
+    def settle(self) -> None:
+        """The peer knows that we go away: say which streams are served, and take no others."""
+        if self._settled or self.closing:
+            return
+        self.draining = self._settled = True
+        self._promised = self.last
+        self.out.append(frames.goaway(self.last, frames.NO_ERROR))
+        self.closing = not self.streams
+        self.written()
+
+    @property
+    def settled(self) -> bool:
+        """Whether new streams are ignored."""
+        return self._settled

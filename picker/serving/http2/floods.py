@@ -1,7 +1,8 @@
 """How much a peer may ask for that costs us and brings it nothing.
 
 Each kind of frame has a bucket of tokens, which fills with time and with work that was really done: pings and window
-updates are earned by the frames that we send, resets by streams that were answered. An empty bucket ends the connection.
+updates are earned by the frames that we send, resets by streams that were answered. An empty bucket ends the
+connection.
 """
 
 from __future__ import annotations

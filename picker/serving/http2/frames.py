@@ -45,9 +45,7 @@ def head(size: int, kind: int, flags: int, stream: int) -> bytes:
 
 def settings(values: Mapping[int, int]) -> bytes:
     """Our settings."""
-    return frame(
-        SETTINGS, 0, 0, b"".join(Struct(">HI").pack(name, value) for name, value in values.items())
-    )
+    return frame(SETTINGS, 0, 0, b"".join(Struct(">HI").pack(name, value) for name, value in values.items()))
 
 
 def window_update(stream: int, size: int) -> bytes:

@@ -41,8 +41,6 @@ class Request:
     content_type: bytes = b""
     timeout: bytes = b""
     """Of ``grpc-timeout``; empty: none."""
-    encoding: bytes = b""
-    """Of ``grpc-encoding``; empty: none."""
     length: int | None = None
     """Of ``content-length``."""
     too_large: bool = False
@@ -75,9 +73,10 @@ class Reader:
         request = self._known.get(block)
         if request is not None:
             return request
+        before = self._state
         fields = self.fields(block)
         request = TOO_LARGE if self._size(fields) > self._limits.header_list else request_of(fields)
-        if len(block) <= KNOWN_BLOCK_SIZE and not self._changed():
+        if self._state is before and len(block) <= KNOWN_BLOCK_SIZE:
             if len(self._known) >= KNOWN_BLOCKS:
                 self._known.clear()
             self._known[block] = request
@@ -97,15 +96,15 @@ class Reader:
                 COMPRESSION_ERROR, f"headers cannot be decoded: {type(error).__name__}"
             ) from None
         fields = [(bytes(name), bytes(value)) for name, value in decoded]
-        if self._changed():
-            self._known.clear()
+        self._look()
         return fields
 
-    def _changed(self) -> bool:
-        """Whether the table is another one than at the last look."""
-        before, self._state = self._state, self._table()
-        after = self._state
-        return before[0] is not after[0] or before[1:] != after[1:]
+    def _look(self) -> None:
+        """Forget all blocks where the table is another one than at the last look."""
+        before, after = self._state, self._table()
+        if before[0] is not after[0] or before[1:] != after[1:]:
+            self._state = after
+            self._known.clear()
 
     def _table(self) -> tuple[object, int, int]:
         # an insertion is always seen: it puts another object in front
@@ -140,7 +139,6 @@ def request_of(fields: Fields) -> Request:
         path=pseudo.get(b":path", b""),
         content_type=told.get(b"content-type", b""),
         timeout=told.get(b"grpc-timeout", b""),
-        encoding=told.get(b"grpc-encoding", b""),
         length=_length(told.get(b"content-length")),
     )
 

@@ -127,6 +127,10 @@ class Stream:
         if not self.over:
             self._connection.reset_by_us(self, code)
 
+    def failed(self, error: Exception) -> None:
+        """Something of ours that serves this stream raised outside of a call of its handler: end the stream."""
+        self._connection.failed(self, error)
+
     # -- what a connection does ---------------------------------------------------------------------------------
 
     def emit(self, most: int) -> int:

@@ -19,7 +19,7 @@ import aiohttp
 import grpc
 import orjson
 
-from picker.serving.grpcio_services import LOGS
+from picker.serving.methods import LOGS
 from picker.serving.modes import BodyMode
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER

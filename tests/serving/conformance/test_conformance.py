@@ -157,7 +157,7 @@ def weighted(shares: list[tuple[Pool, int]]) -> dict[str, Any]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def _site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def _site(tmp_path_factory: pytest.TempPathFactory, transport: str) -> AsyncIterator[Site]:
     hosts = {"plain": PLAIN, "other": OTHER, "parallel": PARALLEL, "second": ["127.0.4.1"]}
     names = ["plain", "parallel", "weighted", "rules", "second", "h2c"]
     admin, *numbers = free_ports(1 + len(names) + len(PLAIN))

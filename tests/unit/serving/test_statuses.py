@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from picker.serving import refusals
+from picker.serving.seam import Refused
 from picker.serving.statuses import STATUSES, Why, refusal
 
 TABLE = {
@@ -50,6 +51,6 @@ def test_every_reason_has_a_status() -> None:
     ],
     ids=lambda value: value if isinstance(value, Why) else "",
 )
-def test_the_gateways_side_refuses_for_these_reasons(refused: refusals.Refused, why: Why) -> None:
+def test_the_gateways_side_refuses_for_these_reasons(refused: Refused, why: Why) -> None:
     assert refused.code == why
     assert refused.status == TABLE[why][0]

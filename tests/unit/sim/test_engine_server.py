@@ -179,6 +179,29 @@ async def test_the_load_page_names_requests_and_bookings(
         assert load["blocks_used"] == row["blocks"] > 0
 
 
+async def test_the_page_of_lives_loses_no_request_between_two_looks(
+    start_engine: Any, session: aiohttp.ClientSession
+) -> None:
+    server = await start_engine()
+    begun = time.monotonic()
+    for number in range(3):
+        headers = {"x-picker-booking": f"b{number}", "x-request-id": f"r{number}"}
+        url = f"{server.url}/v1/chat/completions"
+        async with session.post(url, json=chat(max_tokens=2), headers=headers) as response:
+            await response.read()
+    page = await get(session, server, "/debug/lives")
+    assert page["carried"] == []
+    assert [(one["name"], one["booking"], one["state"]) for one in page["ended"]] == [
+        (f"r{number}", f"b{number}", "finished") for number in range(3)
+    ]
+    assert all(begun <= one["arrived"] < one["ended"] <= page["now"] for one in page["ended"])
+    later = await get(session, server, f"/debug/lives?after={page['ended'][1]['number']}")
+    assert [one["name"] for one in later["ended"]] == ["r2"]
+    assert later["born"] == page["born"]
+    async with session.get(f"{server.url}/debug/lives?after=-1") as response:
+        assert response.status == 400
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 async def test_a_client_that_leaves_ends_its_request(
     start_engine: Any, session: aiohttp.ClientSession, delay: float

@@ -1,0 +1,74 @@
+"""Replicas come and go in good order, or all at once; versions stand side by side."""
+
+from __future__ import annotations
+
+from chaos.checks import (
+    ALWAYS,
+    BOOKINGS,
+    answered,
+    calls_made,
+    fault_seen,
+    prefixes_found,
+    schema_follows,
+    whole,
+)
+from chaos.injectors.process import kill, terminate
+from chaos.injectors.together import together
+from chaos.injectors.upgrade import upgrade
+from chaos.load import OpenLoop
+from chaos.run import Run
+from chaos.scenario import scenario
+from chaos.topology import Topology
+
+
+@scenario(load=OpenLoop(rate=10, long_share=0.15), budget=110)
+async def rolling_restart_under_load(run: Run) -> None:
+    """Replicas that are ended one after the other in good order cost no request, and leave no load behind."""
+    await run.steady(seconds=3)
+    for replica in run.replicas:
+        async with run.inject(terminate(replica)):
+            await run.hold(seconds=0.5)
+    await run.settle(seconds=3)
+    run.happened(*(fault_seen("terminate", replica) for replica in run.replicas), calls_made(at_least=100))
+    run.holds(*ALWAYS)
+
+
+@scenario(topology=Topology(replicas=5), load=OpenLoop(rate=10, long_share=0.15), budget=110)
+async def scaled_from_three_to_five_to_two(run: Run) -> None:
+    """Scaling out and in under load costs no request; who joins knows all, who leaves takes nothing along."""
+    await run.steady(seconds=1)
+    async with run.inject(together(terminate("picker-3"), terminate("picker-4"))):
+        await run.hold(seconds=2)
+    await run.hold(seconds=2)
+    async with run.inject(together(*(terminate(f"picker-{number}") for number in (0, 1, 2)))):
+        await run.hold(seconds=4)
+    await run.settle(seconds=3)
+    run.happened(*(fault_seen("terminate", replica) for replica in run.replicas), calls_made(at_least=100))
+    run.holds(*ALWAYS)
+
+
+@scenario(
+    topology=Topology(settings={"PICKER_WHY_KEEP": "9999"}),
+    load=OpenLoop(rate=8, long_share=0.15),
+    budget=110,
+)
+async def upgraded_one_after_the_other(run: Run) -> None:
+    """Two versions stand side by side under load: each reads what the other writes, and nothing is lost on the way."""
+    await run.steady(seconds=3)
+    for replica in run.replicas:
+        async with run.inject(upgrade(replica)):
+            await run.hold(seconds=1)
+    await run.settle(seconds=4)
+    run.happened(*(fault_seen("upgrade", replica) for replica in run.replicas), calls_made(at_least=80))
+    run.holds(*ALWAYS, schema_follows(1, 2))
+
+
+@scenario(load=OpenLoop(rate=8, long_share=0.2), budget=90)
+async def all_replicas_cold_at_once(run: Run) -> None:
+    """Replicas that all start at once know the running load and every prefix before the first pick."""
+    await run.steady(seconds=5)
+    async with run.inject(together(*(kill(replica) for replica in run.replicas))):
+        await run.hold(seconds=0.5)
+    await run.settle(seconds=5)
+    run.happened(*(fault_seen("kill", replica) for replica in run.replicas), calls_made(at_least=60))
+    run.holds(answered(lost=4, dark=True), whole(), *BOOKINGS, prefixes_found(share=0.6))

@@ -1,0 +1,140 @@
+"""The picker's settings as the chart sees them: where each one lives among the values, its default, its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from picker.settings import PARTS, Part, Settings, names_of
+
+Kind = Literal["text", "integer", "number", "boolean", "words"]
+
+HOMES: Final[Mapping[str, str]] = {
+    "PICKER_POOL_NAME": "pool.name",
+    "PICKER_POOL_NAMESPACE": "pool.namespace",
+    "PICKER_REPLICA_NAME": "",
+    "PICKER_REPLICA_ADDRESS": "",
+    "PICKER_GRPC_PORT": "ports.grpc",
+    "PICKER_GRPC_HEALTH_PORT": "ports.health",
+    "PICKER_METRICS_PORT": "ports.metrics",
+    "PICKER_TLS": "tls.mode",
+    "PICKER_TLS_CERT_FILE": "tls.existingSecret",
+    "PICKER_TLS_KEY_FILE": "tls.existingSecret",
+    "PICKER_TLS_CLIENT_CA_FILE": "tls.client.existingSecret",
+    "PICKER_TLS_CLIENT_NAMES": "tls.client.names",
+    "PICKER_NATS_URL": "events.url",
+    "PICKER_NATS_CREDENTIALS_FILE": "events.existingSecret.credentialsKey",
+    "PICKER_NATS_NKEY_FILE": "events.existingSecret.nkeyKey",
+    "PICKER_NATS_CA_FILE": "events.existingSecret.caKey",
+    "PICKER_NATS_CERT_FILE": "events.existingSecret.certificateKey",
+    "PICKER_NATS_KEY_FILE": "events.existingSecret.privateKeyKey",
+    "PICKER_PLANE_URL": "plane.url",
+    "PICKER_PLANE_PASSWORD_FILE": "plane.existingSecret.passwordKey",
+    "PICKER_PLANE_CA_FILE": "plane.existingSecret.caKey",
+    "PICKER_PLANE_CERTIFICATE_FILE": "plane.existingSecret.certificateKey",
+    "PICKER_PLANE_KEY_FILE": "plane.existingSecret.privateKeyKey",
+    "PICKER_PEERS": "discovery.peers.addresses",
+    "PICKER_PEER_SERVICE": "discovery.peers.service",
+    "PICKER_WORKERS_FILE": "discovery.workers.file",
+    "PICKER_ADMIN_TOKEN": "admin.existingSecret",
+}
+"""Settings that have a place of their own among the values; an empty one is told by the pod itself."""
+
+ALSO: Final[Mapping[str, tuple[str, ...]]] = {"PICKER_SYNC": ("DYN_ROUTER_REPLICA_SYNC",)}
+"""Names that speak about the same thing without being aliases: an operator's own word on them silences the chart's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its variable, where its value stands, and what the schema says of it."""
+
+    variable: str
+    also: tuple[str, ...]
+    part: str
+    title: str
+    key: str
+    kind: Kind
+    default: Any
+    schema: Mapping[str, Any]
+    text: str
+
+    @property
+    def home(self) -> str:
+        """The path of its value; empty where the pod tells it."""
+        return HOMES.get(self.variable, f"settings.{self.part}.{self.key}")
+
+    @property
+    def generated(self) -> bool:
+        """Whether its value stands in the generated block."""
+        return self.variable not in HOMES
+
+
+def camel(field: str) -> str:
+    """``max_body_bytes`` as ``maxBodyBytes``."""
+    first, *rest = field.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def settings() -> Iterator[Setting]:
+    """Every setting, in the order of the models."""
+    for name, part in zip(Settings.model_fields, PARTS, strict=True):
+        schemas = part.model_json_schema(by_alias=False)["properties"]
+        for field, info in part.model_fields.items():
+            variable, *aliases = names_of(part, field, info)
+            kind = _kind(info)
+            yield Setting(
+                variable=variable,
+                also=(*aliases, *ALSO.get(variable, ())),
+                part=name,
+                title=part.title,
+                key=_key(name, field),
+                kind=kind,
+                default=_default(info, kind),
+                schema=_schema(schemas[field], kind, info, part),
+                text=" ".join((info.description or "").split()),
+            )
+
+
+def _key(part: str, field: str) -> str:
+    """The bridge's settings carry its name, which its section says already."""
+    return camel(field.removeprefix("bridge_") if part == "bridge" else field)
+
+
+def _kind(info: FieldInfo) -> Kind:
+    annotation = str(info.annotation)
+    if "tuple" in annotation:
+        return "words"
+    for python, kind in (("bool", "boolean"), ("int", "integer"), ("float", "number")):
+        if info.annotation is not None and python in annotation.replace("Literal", ""):
+            return kind  # type: ignore[return-value]
+    return "text"
+
+
+def _default(info: FieldInfo, kind: Kind) -> Any:
+    default = info.default
+    if isinstance(default, SecretStr):
+        return default.get_secret_value()
+    if default is None:
+        return ""
+    return list(default) if kind == "words" else default
+
+
+def _schema(schema: Mapping[str, Any], kind: Kind, info: FieldInfo, part: type[Part]) -> Mapping[str, Any]:
+    """The model's schema without what the chart says elsewhere; an unset value is the empty text."""
+    if kind == "words":
+        words: dict[str, Any] = {"type": "array", "items": {"type": "string", "pattern": "^[^,]+$"}}
+        # an empty variable counts as unset, so a list that has words of its own cannot be emptied
+        return words | ({"minItems": 1} if info.default else {})
+    options = [dict(each) for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    for each in options:
+        for name in ("title", "description", "default", "format", "writeOnly", "deprecated"):
+            each.pop(name, None)
+    if len(options) != 1:
+        raise ValueError(f"{part.__name__}: a setting of several types has no place in the chart: {schema}")
+    if info.default is None and kind != "text":
+        return {"anyOf": [*options, {"const": ""}]}
+    return options[0]

@@ -1,0 +1,299 @@
+"""ext_proc as calls: what comes goes into the stream's exchange, what the exchange asks for is done at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from picker.serving import refusals, replies
+from picker.serving.effects import (
+    Abandon,
+    BodySeen,
+    Close,
+    Decide,
+    Effect,
+    Over,
+    ResponseSeen,
+    Send,
+    SendBody,
+)
+from picker.serving.exchange import Exchange
+from picker.serving.http2 import frames
+from picker.serving.http2.stream import Stream
+from picker.serving.native.calls import DEADLINE_EXCEEDED, Call, Shared
+from picker.serving.native.deadlines import Deadlines
+from picker.serving.seam import HttpRequest, Picked, Refused
+from picker.serving.streams import WRITE_SECONDS, Streams
+from picker.serving.wire.extproc_pb2 import ProcessingRequest
+
+log = structlog.get_logger(__name__)
+
+_read = ProcessingRequest.FromString
+
+
+class ExtProc:
+    """The ext_proc service: every open call of one server."""
+
+    def __init__(self, streams: Streams, shared: Shared, deadlines: Deadlines) -> None:
+        self.streams = streams
+        self.shared = shared
+        self.deadlines = deadlines
+        self.calls: set[ExtProcCall] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def open(self, stream: Stream, deadline: float | None) -> ExtProcCall:
+        """A new call; ``deadline`` is its client's."""
+        now = self.streams.clock()
+        call = ExtProcCall(self, stream, self.streams.begin(now), deadline)
+        self.calls.add(call)
+        self._idle.clear()
+        call.schedule()
+        return call
+
+    def closed(self, call: ExtProcCall) -> None:
+        """A call is over."""
+        self.deadlines.drop(call)
+        self.calls.discard(call)
+        self.streams.ended()
+        if not self.calls:
+            self._idle.set()
+
+    async def idle(self, timeout: float) -> bool:
+        """Wait until no call is open, at most ``timeout`` seconds; False where some still are."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    def drain(self) -> int:
+        """Close all open calls with OK; says how many."""
+        rest = tuple(self.calls)
+        for call in rest:
+            call.drain()
+        return len(rest)
+
+
+class ExtProcCall(Call):
+    """One stream of the gateway."""
+
+    __slots__ = ("_answers_by", "_client_deadline", "_exchange", "_over", "_owner", "_pick", "slot")
+
+    def __init__(
+        self, owner: ExtProc, stream: Stream, exchange: Exchange, client_deadline: float | None
+    ) -> None:
+        super().__init__(stream, owner.shared)
+        self.slot = 0
+        self._over = False
+        self._owner = owner
+        self._exchange = exchange
+        self._pick: asyncio.Future[Picked | Refused] | None = None
+        self._client_deadline = client_deadline
+        self._answers_by: float | None = None
+        """When the gateway has to have taken what waits for it."""
+
+    # -- what comes in ------------------------------------------------------------------------------------------
+
+    def message(self, data: bytes) -> None:
+        """A message of the gateway."""
+        try:
+            message = _read(data)
+        except DecodeError:
+            message = ProcessingRequest()
+        self._perform(self._exchange.receive(message, self._owner.streams.clock()))
+
+    def half_closed(self) -> None:
+        """The gateway will send nothing more."""
+        self._perform(self._exchange.half_closed(self._owner.streams.clock()))
+
+    def full(self) -> None:
+        """The memory for bodies is in use."""
+        self._perform(self._exchange.overrun())
+
+    def drain(self) -> None:
+        """Close with OK."""
+        try:
+            self._perform(self._exchange.drain(self._owner.streams.clock()))
+        except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
+            self.stream.failed(error)
+
+    # -- deadlines ----------------------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float | None:
+        """The next time that something has to happen."""
+        found = self._exchange.deadline
+        for other in (self._answers_by, self._client_deadline):
+            if other is not None and (found is None or other < found):
+                found = other
+        return found
+
+    def schedule(self) -> None:
+        """Have it told by its deadline."""
+        deadline = self.deadline
+        if deadline is not None:
+            self._owner.deadlines.put(self, deadline)
+
+    def due(self, now: float) -> None:
+        """A deadline has passed."""
+        try:
+            self._due(now)
+        except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
+            self.stream.failed(error)
+
+    def _due(self, now: float) -> None:
+        owner = self._owner
+        if self._answers_by is not None and self._answers_by <= now:
+            owner.streams.counts.write_timeouts += 1
+            self.stream.reset(frames.CANCEL)
+            self.lost()
+        elif self._client_deadline is not None and self._client_deadline <= now:
+            owner.shared.counts.deadlines += 1
+            self._client_deadline = None
+            self.fail(DEADLINE_EXCEEDED, "the deadline that the client named has passed")
+        else:
+            self._perform(self._exchange.expired(now))
+
+    # -- what the exchange asks for -----------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        while effects:
+            more = self._tell(effects)
+            self._send(effects)
+            if self.stream.waits:
+                if self._answers_by is None:
+                    self._answers_by = self._owner.streams.clock() + WRITE_SECONDS
+            else:
+                self._exchange.performed()
+            for effect in effects:
+                if isinstance(effect, Close):
+                    self._close()
+            effects = more
+        if not self._over:
+            self.schedule()
+
+    def _tell(self, effects: list[Effect]) -> list[Effect]:
+        """What the picker has to know, before anything is sent; returns what a pick that is made at once asks for."""
+        requests = self._owner.streams.requests
+        more: list[Effect] = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send or kind is SendBody:
+                continue
+            if isinstance(effect, Decide):
+                more = self._decide(effect.request)
+            elif isinstance(effect, Over):
+                requests.over(effect.booking_id, effect.end)
+            elif isinstance(effect, ResponseSeen):
+                requests.responded(effect.booking_id, effect.response)
+            elif isinstance(effect, BodySeen):
+                requests.body_seen(effect.booking_id)
+            elif isinstance(effect, Abandon):
+                self._abandon()
+        return more
+
+    def _send(self, effects: list[Effect]) -> None:
+        messages: list[bytes] = []
+        for effect in effects:
+            if isinstance(effect, Send):
+                messages.append(effect.message.SerializeToString())
+            elif isinstance(effect, SendBody):
+                if len(effect.body) <= replies.PIECE:
+                    messages += _pieces(effect)
+                    continue
+                if messages:
+                    self.send(messages)
+                    messages = []
+                self.send_from(_pieces(effect))
+        if messages:
+            self.send(messages)
+
+    def _close(self) -> None:
+        # what is still to be sent keeps the call open, or the bodies that it holds would belong to nobody
+        if not self.finished:
+            self.finish()
+            if not self.stream.waits:
+                self._end()
+
+    def sent(self) -> None:
+        """The gateway has taken everything."""
+        self._answers_by = None
+        self._exchange.performed()
+        if self.finished:
+            self._end()
+
+    def cancelled(self) -> None:
+        """The gateway ended the call, or a fault of its did."""
+        self._leave(self._exchange.cancelled(self._owner.streams.clock()))
+
+    def broken(self) -> None:
+        """The call is lost."""
+        self._leave(self._exchange.broken(self._owner.streams.clock()))
+
+    def _leave(self, effects: list[Effect]) -> None:
+        self._tell(effects)
+        self._exchange.performed()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._owner.closed(self)
+
+    # -- picks --------------------------------------------------------------------------------------------------
+
+    def _decide(self, request: HttpRequest) -> list[Effect]:
+        streams = self._owner.streams
+        try:
+            answer: Picked | Refused | Awaitable[Picked | Refused] = streams.requests.pick(request)
+        except Exception:
+            # the request is answered all the same
+            streams.counts.pick_errors += 1
+            log.exception("a pick raised")
+            answer = refusals.PICK_FAILED
+        if isinstance(answer, Picked | Refused):
+            return self._exchange.decided(answer, streams.clock())
+        pick = self._pick = asyncio.ensure_future(answer)
+        pick.add_done_callback(self._picked)
+        return []
+
+    def _picked(self, pick: asyncio.Future[Picked | Refused]) -> None:
+        streams = self._owner.streams
+        late = pick is not self._pick
+        if late and pick.cancelled():
+            return
+        try:
+            effects = self._exchange.decided(_answer(pick, streams.counts), streams.clock())
+            if late:
+                self._tell(effects)
+                return
+            self._pick = None
+            self._perform(effects)
+        except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
+            self.stream.failed(error)
+
+    def _abandon(self) -> None:
+        pick, self._pick = self._pick, None
+        if pick is not None:
+            pick.cancel()
+
+
+def _pieces(effect: SendBody) -> Iterator[bytes]:
+    for message in replies.streamed(effect.body, end=effect.end, response=effect.response):
+        yield message.SerializeToString()
+
+
+def _answer(pick: asyncio.Future[Picked | Refused], counts: Any) -> Picked | Refused:
+    if pick.cancelled():
+        return refusals.PICK_FAILED
+    error = pick.exception()
+    if error is None:
+        return pick.result()
+    counts.pick_errors += 1
+    log.error("a pick raised", exc_info=error)
+    return refusals.PICK_FAILED

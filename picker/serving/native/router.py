@@ -1,0 +1,99 @@
+"""Which call a request is: by its method, for who may ask it, within the time that its client names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from picker.serving.counts import Counts
+from picker.serving.guard import REFUSAL
+from picker.serving.http2.headers import Request
+from picker.serving.http2.limits import Counts as Http2Counts
+from picker.serving.http2.requests import NOBODY
+from picker.serving.http2.stream import Handler, Stream
+from picker.serving.native.calls import (
+    DEADLINE_EXCEEDED,
+    HEADERS,
+    INTERNAL,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    UNIMPLEMENTED,
+    Call,
+    Stranger,
+    seconds_of,
+    trailers,
+)
+from picker.serving.native.deadlines import Deadlines
+
+STRANGER_SECONDS = 10.0
+"""How long a request that is not gRPC may take to be whole."""
+
+Open = Callable[[Stream, float | None], Call]
+"""Serves a new stream by a deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method."""
+
+    open: Open
+    guarded: bool = False
+    """Whether only clients with an allowed name may ask."""
+
+
+class Router:
+    """Finds the call for each new stream of one port."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        deadlines: Deadlines,
+        counts: Counts,
+        http2: Http2Counts,
+        clock: Callable[[], float],
+    ) -> None:
+        self._routes = {path.encode(): route for path, route in routes.items()}
+        self._deadlines = deadlines
+        self._counts = counts
+        self._http2 = http2
+        self._clock = clock
+
+    def accept(self, stream: Stream, request: Request, *, admitted: bool) -> Handler:
+        """Serve a stream; ``admitted``: whether its client has shown an allowed name, or needs none."""
+        if request.too_large:
+            return self._refuse(stream, RESOURCE_EXHAUSTED, "too large headers")
+        if not _speaks_grpc(request):
+            self._http2.streams_denied += 1
+            stranger = Stranger(stream, self._clock() + STRANGER_SECONDS)
+            self._deadlines.put(stranger, stranger.deadline)
+            return stranger
+        route = self._routes.get(request.path)
+        if route is None:
+            return self._refuse(stream, UNIMPLEMENTED, "no such method")
+        if route.guarded and not admitted:
+            self._counts.refused_identity += 1
+            return self._refuse(stream, PERMISSION_DENIED, REFUSAL)
+        if not request.timeout:
+            return route.open(stream, None)
+        seconds = seconds_of(request.timeout)
+        if seconds is None:
+            return self._refuse(stream, INTERNAL, "grpc-timeout is not to be understood")
+        if seconds <= 0:
+            self._http2.deadlines += 1
+            return self._refuse(stream, DEADLINE_EXCEEDED, "the deadline that the client named has passed")
+        return route.open(stream, self._clock() + seconds)
+
+    def _refuse(self, stream: Stream, status: int, message: str) -> Handler:
+        self._http2.streams_denied += 1
+        stream.finish(HEADERS + trailers(status, message))
+        return NOBODY
+
+
+def _speaks_grpc(request: Request) -> bool:
+    kind = request.content_type
+    return (
+        request.method == b"POST"
+        and kind.startswith(b"application/grpc")
+        and kind[16:17] in (b"", b"+", b";", b" ")
+    )
