@@ -56,6 +56,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
     Stage("serving", 240, (pytest("tests/serving"),)),
     Stage("e2e", 720, (pytest("tests/e2e"),)),
+    Stage("chaos", 420, ((str(BIN / "picker"), "chaos", "run", "--suite", "smoke", "--report", "out/chaos"),)),
 )
 
 
