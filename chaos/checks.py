@@ -15,6 +15,8 @@ from chaos.checkers.bookings import (
 from chaos.checkers.calls import Answered, CallsMade, Counted, FaultSeen, InFlight, PicksWithin, Whole
 from chaos.checkers.error import Balanced, BookingError, NoPickOfTheGone
 from chaos.checkers.events import IndexesTrue
+from chaos.checkers.plane import LateChangesNothing, LeasesKept, NothingForgotten, PlaneExact
+from chaos.checkers.retries import AttemptsKnown
 from chaos.checkers.shown import (
     BookingShown,
     EventsHealthy,
@@ -32,6 +34,8 @@ sums_exact, no_live_gone, none_outlives = SumsExact, NoLiveBookingGone, NoneOutl
 one_active_each, nothing_left, views_agree = OneActiveEach, NothingLeft, ViewsAgree
 flat, indexes_true = Flat, IndexesTrue
 never_empty, seen_by_all = NeverEmpty, SeenByAll
+plane_exact, leases_kept, nothing_forgotten = PlaneExact, LeasesKept, NothingForgotten
+late_changes_nothing, attempts_known = LateChangesNothing, AttemptsKnown
 peers_kept, peers_differed = PeersKept, PeersDiffered
 booking_shown, retried, under_way_at_once = BookingShown, Retried, Together
 events_healthy, prefixes_found, schema_follows, poison_refused = (
@@ -49,6 +53,8 @@ BOOKINGS: tuple[Check, ...] = (
     one_active_each(),
     nothing_left(),
     views_agree(),
+    attempts_known(),
+    plane_exact(),
 )
 """What holds of bookings in every scenario."""
 ALWAYS: tuple[Check, ...] = (answered(), whole(), *BOOKINGS)

@@ -202,7 +202,9 @@ def selftest(keywords: str, seed: int, report: Path) -> None:
 @click.argument(
     "reports", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-@click.option("--json", "kept", type=click.Path(dir_okay=False, path_type=Path), help="Keep the numbers there.")
+@click.option(
+    "--json", "kept", type=click.Path(dir_okay=False, path_type=Path), help="Keep the numbers there."
+)
 def errors(reports: tuple[Path, ...], kept: Path | None) -> None:
     """Booking error of a replica's death and of retries, beside other policies, from the reports of `run`."""
     from chaos.errors import rows_of, table

@@ -20,9 +20,10 @@ from chaos.history import Writer
 LOOK_SECONDS = 0.25
 ROW = (
     "id", "worker", "owner", "state", "cause", "superseded", "attempt", "term",
-    "prefill_tokens", "blocks", "requests",
+    "prefill_tokens", "blocks", "requests", "key",
 )  # fmt: skip
 """The columns of a booking in a ``view`` record."""
+AMOUNT = ("prefill_tokens", "blocks", "requests")
 _TIMEOUT = aiohttp.ClientTimeout(total=1.5)
 _STATUS_EVERY, _COUNTERS_EVERY = 2, 4
 """Of so many looks at a replica, one takes the dearer page too."""
@@ -34,6 +35,7 @@ GAUGES = frozenset(
         "picker_index_entries",
         "picker_plane_outbox",
         "picker_peers",
+        "picker_tasks",
     }
 )
 """Series without labels that a soak wants flat."""
@@ -137,7 +139,7 @@ def view_of(page: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "epoch": page["version"]["epoch"],
         "version": page["version"]["number"],
-        "sums": {worker: [sums[key] for key in ROW[-3:]] for worker, sums in page["sums"].items()},
+        "sums": {worker: [sums[key] for key in AMOUNT] for worker, sums in page["sums"].items()},
         "bookings": [[row[key] for key in ROW] for row in page["bookings"]],
     }
 
@@ -193,4 +195,4 @@ def gauges_of(text: str) -> dict[str, float]:
 
 def rows(bookings: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     """Bookings of a ``view`` record as mappings."""
-    return [dict(zip(ROW, row, strict=True)) for row in bookings]
+    return [dict(zip(ROW, row, strict=False)) for row in bookings]

@@ -154,7 +154,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if spec is None:
             kept.append(item)
             continue
-        (kept if suite in spec.suites else left).append(item)
+        wanted = suite in spec.suites and plane_of(item) in PLANES
+        (kept if wanted else left).append(item)
         runs = 1 + len(spec.twins)
         seconds = spec.budget + config.getoption("--chaos-soak-seconds") + START_SECONDS
         item.add_marker(pytest.mark.timeout(runs * seconds))
@@ -167,8 +168,14 @@ def _order(item: pytest.Item) -> tuple[str, str]:
     spec = scenario_of(getattr(item, "function", None))
     if spec is None:
         return "", item.nodeid
-    plane = getattr(item, "callspec").params["plane"]  # noqa: B009 - only parametrized items have one
+    plane = plane_of(item)
     return plane, f"{spec.topology.on(plane).key} {item.nodeid}"
+
+
+def plane_of(item: pytest.Item) -> PlaneName:
+    """The plane that a scenario is played on; no plane's name where the chosen ones are none of its own."""
+    plane: PlaneName = getattr(item, "callspec").params["plane"]  # noqa: B009 - only parametrized items have one
+    return plane
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

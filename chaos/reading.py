@@ -35,6 +35,7 @@ def read_story(records: Iterable[Record]) -> Story:
             silences=_silences((*by["view"], *by["carried"])),
             phases=[(each.t, each.value["name"]) for each in by["phase"]],
             stalls=[(each.t - each.value["seconds"], each.t) for each in by["stall"]],
+            audits=by["audit"],
             notes=by["note"],
             workers=workers,
             begun=found[0].t,
@@ -90,7 +91,7 @@ def _views(records: Sequence[Record]) -> dict[str, list[View]]:
         if record.type != "ok":
             continue
         value = record.value
-        bookings = {row[0]: Booked(**dict(zip(ROW, row, strict=True))) for row in value["bookings"]}
+        bookings = {row[0]: Booked(**dict(zip(ROW, row, strict=False))) for row in value["bookings"]}
         sums = {worker: (each[0], each[1], each[2]) for worker, each in value["sums"].items()}
         view = View(
             record.process, value["asked"], record.t, value["epoch"], value["version"], bookings, sums

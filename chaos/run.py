@@ -13,11 +13,12 @@ from typing import Any
 
 import aiohttp
 
+from chaos.audit import AuditError, audit
 from chaos.checkers import Check, judge
 from chaos.history import SCHEMA, HistoryError, Writer, read
 from chaos.injectors import Fault, Injection
 from chaos.load import OpenLoop, Sender
-from chaos.observe import Observer
+from chaos.observe import LOOK_SECONDS, Observer
 from chaos.pace import KeptPace, note_stalls
 from chaos.quiet import is_quiet
 from chaos.reading import read_story
@@ -32,7 +33,7 @@ from chaos.verdict import Finding, Verdict, unknown, worst
 DRAIN_SECONDS = 45.0
 """Longest wait for the last answers."""
 QUIET_SECONDS = 20.0
-"""Longest wait for views to become what engines carry, once nothing is sent any more."""
+SOAK_LOOKS = 1200
 PLAYED = "the scenario is played to its end"
 _LINE_BYTES = 1 << 20
 
@@ -46,6 +47,8 @@ class Run:
     stage: Stage
     faults: bool = True
     """False: injections do nothing, for a run to compare with."""
+    patience: float = QUIET_SECONDS
+    """Longest wait for views to become what engines carry, once nothing is sent any more."""
     rng: random.Random = field(default_factory=random.Random)
     """Choices of the scenario: from the seed and its name, so that the same seed chooses the same."""
     _target: Local | None = None
@@ -224,7 +227,9 @@ class Run:
             with Writer(file) as self._history:
                 self.history.write("run", "scenario", "info", **self._header())
                 self.target.begin(self._tell)
-                observer = Observer(self.history, looks, self.target.replicas(), self.target.engines())
+                observer = Observer(
+                    self.history, looks, self.target.replicas(), self.target.engines(), self._look_seconds
+                )
                 tag = f"{self.stage.seed}-{self.scenario.name}-{time.monotonic_ns() % 1_000_000_000:x}"
                 load = self.scenario.load or OpenLoop()
                 self._sender = Sender(
@@ -252,11 +257,23 @@ class Run:
                     self.history.write("run", "end", "info")
 
     async def _finish(self) -> None:
+        await self._audit()
         self._phase("drain")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.sender.stop(), DRAIN_SECONDS)
         self._phase("quiet")
-        await self._quiet(QUIET_SECONDS)
+        await self._quiet(self.patience)
+        await self._audit()
+
+    async def _audit(self) -> None:
+        """What the plane's server itself holds."""
+        begun = time.monotonic()
+        try:
+            page = await audit(self.target.cluster)
+        except AuditError as error:
+            self.history.write("plane", "audit", "fail", asked=begun, fault=str(error))
+        else:
+            self.history.write("plane", "audit", "ok", asked=begun, **page)
 
     async def _quiet(self, seconds: float) -> None:
         """Wait until nothing is carried and nothing booked; the checks judge whether it came about in time."""
@@ -303,6 +320,11 @@ class Run:
     def budget(self) -> float:
         """Seconds within which it must be over: the scenario's, and in a soak the time that was asked for, too."""
         return self.scenario.budget + (self.soak_seconds if "soak" in self.scenario.suites else 0.0)
+
+    @property
+    def _look_seconds(self) -> float:
+        """Between two looks: in a long soak fewer, so that its history can still be read."""
+        return max(LOOK_SECONDS, self.budget / SOAK_LOOKS) if "soak" in self.scenario.suites else LOOK_SECONDS
 
     @property
     def _seed_text(self) -> str:

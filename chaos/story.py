@@ -64,6 +64,8 @@ class Booked:
     prefill_tokens: int
     blocks: int
     requests: int
+    key: str = ""
+    """Digest by which the attempts of one request are known; empty: not to be recognised."""
 
     @property
     def request(self) -> str:
@@ -137,6 +139,8 @@ class Story:
     phases: list[tuple[float, str]]
     stalls: list[tuple[float, float]]
     """When the suite itself stood still: beginning and end."""
+    audits: list[Record]
+    """What the plane's server itself held; see `chaos.audit`."""
     notes: list[Record]
     """What the scenario noted itself (``f == "note"``)."""
     workers: Mapping[str, str]

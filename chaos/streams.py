@@ -105,6 +105,11 @@ class Attempt:
         """Wait for the end of the engine's response."""
         await asyncio.gather(*self._responses)
 
+    async def completed(self) -> None:
+        """Wait for the end of the engine's response, and show it to the picker at once, as a gateway does."""
+        await self.served_out()
+        await self.finished()
+
     async def hang_up(self) -> None:
         """Leave the engine; it notices and stops."""
         for response in self._responses:

@@ -17,14 +17,15 @@ def modules() -> Iterator[ModuleType]:
         yield import_module(f"{chaos.scenarios.__name__}.{found.name}")
 
 
+def scenarios_of(module: ModuleType) -> list[Scenario]:
+    """The scenarios that a module holds itself, in the order of its text."""
+    specs = (scenario_of(thing) for thing in vars(module).values())
+    return [spec for spec in specs if spec is not None and spec.module == module.__name__]
+
+
 def scenarios(suite: Suite | None = None) -> list[Scenario]:
     """Every scenario, or those of one suite, in the order of their text."""
-    found = [
-        spec
-        for module in modules()
-        for thing in vars(module).values()
-        if (spec := scenario_of(thing)) is not None and spec.module == module.__name__
-    ]
+    found = [spec for module in modules() for spec in scenarios_of(module)]
     return [spec for spec in found if suite is None or suite in spec.suites]
 
 

@@ -56,6 +56,7 @@ class Setting:
     also: tuple[str, ...]
     part: str
     title: str
+    field: str
     key: str
     kind: Kind
     default: Any
@@ -91,6 +92,7 @@ def settings() -> Iterator[Setting]:
                 also=(*aliases, *ALSO.get(variable, ())),
                 part=name,
                 title=part.title,
+                field=field,
                 key=_key(name, field),
                 kind=kind,
                 default=_default(info, kind),

@@ -160,10 +160,17 @@ class Deciding:
             temperature=price.temperature,
         )
 
+    @property
+    def waits(self) -> bool:
+        """Whether a choice has to wait for the plane: in mode atomic."""
+        return self._mode == "atomic"
+
     async def place(self, wish: Wish) -> Placed | NoWorker | AllFull:
-        """Choose and book. Waits in mode atomic only; cancelled there, it leaves nothing booked."""
-        if self._mode == "atomic":
-            return await self._by_plane(wish)
+        """Choose and book, with a wait for the plane; cancelled there, it leaves nothing booked."""
+        return await self._by_plane(wish) if self.waits else self.place_at_once(wish)
+
+    def place_at_once(self, wish: Wish) -> Placed | NoWorker | AllFull:
+        """Choose and book on the view, where nothing `waits`."""
         return self._on_view(wish, Way(self._mode))
 
     # on the view

@@ -7,7 +7,8 @@ Reads the body, lets `picker.deciding` choose and book, answers. What happens to
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from picker.admin.journal import Journal
@@ -22,7 +23,7 @@ from picker.decision import Decision
 from picker.eligibility import Eligibility
 from picker.prefills import Run
 from picker.prompts import Prompt, prompt_of
-from picker.requests.ask import Api, Ask, BadRequest, Unread
+from picker.requests.ask import Api, Ask, BadRequest, TokenIds, Unread, Untold
 from picker.requests.keys import request_key
 from picker.requests.reading import path_of, read
 from picker.requests.tokens import Tokens
@@ -47,6 +48,16 @@ class Events(Protocol):
     def told_of(self, worker: str) -> bool:
         """Whether the worker's events are followed."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request, read."""
+
+    ask: Ask
+    key: str
+    done: Rewritten | None
+    """What was rewritten of it."""
 
 
 class Picking:
@@ -92,17 +103,26 @@ class Picking:
 
     # the gateway's side
 
-    async def pick(self, request: HttpRequest) -> Picked | Refused:
-        """Decide. Cancelled when the stream ends first: nothing is booked before the last wait."""
+    def pick(self, request: HttpRequest) -> Picked | Refused | Awaitable[Picked | Refused]:
+        """Decide: at once, unless token ids or the plane have to be waited for.
+
+        Cancelled when the stream ends first: nothing is booked before the last wait.
+        """
         began = self._clock()
         try:
-            answer = await self._answer(request, began)
+            asked = self._asked(request)
+            told = self._tokens.known(asked.ask)
+            if told is None or self._deciding.waits:
+                return self._waited(request, asked, told, began)
+            answer = self._answered(request, asked, told, began)
         except BadRequest as error:
             answer = refusal(Why.BAD_REQUEST, error.message, param=error.param)
-        if isinstance(answer, Refused):
-            self._metrics.refused(answer.code)
-            self._metrics.picked("error", self._clock() - began)
-        return answer
+        return self._counted(answer, began)
+
+    async def decide(self, request: HttpRequest) -> Picked | Refused:
+        """As `pick`, for callers that wait anyway."""
+        answer = self.pick(request)
+        return answer if isinstance(answer, Picked | Refused) else await answer
 
     def responded(self, booking_id: str, response: Responded) -> None:
         """Response headers were seen."""
@@ -123,7 +143,8 @@ class Picking:
 
     # one request
 
-    async def _answer(self, request: HttpRequest, began: float) -> Picked | Refused:
+    def _asked(self, request: HttpRequest) -> _Asked:
+        """What the request asks for. Raises `BadRequest`."""
         ask = read(
             path_of(request.headers),
             request.headers,
@@ -141,16 +162,53 @@ class Picking:
             request.body,
         )
         done = self.rewriting.apply(request, ask, key)
-        ask = ask if done is None else done.ask
         if done is not None and done.body is not None:
             self._metrics.models.rewrote(done.rule, done.target if done.rule != BY_HEADER else OTHER)
-        prompt = await self._prompt(ask)
-        placed = await self._deciding.place(self._wish(request, ask, prompt, key))
+        return _Asked(ask if done is None else done.ask, key, done)
+
+    async def _waited(
+        self, request: HttpRequest, asked: _Asked, told: TokenIds | Untold | None, began: float
+    ) -> Picked | Refused:
+        settings = self._settings
+        try:
+            if told is None:
+                told = await self._tokens.ids(asked.ask, settings.requests.tokenize_budget_seconds)
+            if self._deciding.waits:
+                prompt = prompt_of(asked.ask, told, settings.price.block_size)
+                placed = await self._deciding.place(self._wish(request, asked.ask, prompt, asked.key))
+                answer = self._told(request, asked, prompt, placed, began)
+            else:
+                answer = self._answered(request, asked, told, began)
+        except BadRequest as error:
+            answer = refusal(Why.BAD_REQUEST, error.message, param=error.param)
+        return self._counted(answer, began)
+
+    def _answered(
+        self, request: HttpRequest, asked: _Asked, told: TokenIds | Untold, began: float
+    ) -> Picked | Refused:
+        prompt = prompt_of(asked.ask, told, self._settings.price.block_size)
+        placed = self._deciding.place_at_once(self._wish(request, asked.ask, prompt, asked.key))
+        return self._told(request, asked, prompt, placed, began)
+
+    def _told(
+        self,
+        request: HttpRequest,
+        asked: _Asked,
+        prompt: Prompt,
+        placed: Placed | NoWorker | AllFull,
+        began: float,
+    ) -> Picked | Refused:
         if isinstance(placed, NoWorker):
             return _no_worker(request.subset, placed)
         if isinstance(placed, AllFull):
             return _all_full(placed.weighed)
-        return self._picked(request, ask, prompt, placed, began, done)
+        return self._picked(request, asked.ask, prompt, placed, began, asked.done)
+
+    def _counted(self, answer: Picked | Refused, began: float) -> Picked | Refused:
+        if isinstance(answer, Refused):
+            self._metrics.refused(answer.code)
+            self._metrics.picked("error", self._clock() - began)
+        return answer
 
     def _wish(self, request: HttpRequest, ask: Ask, prompt: Prompt, key: str) -> Wish:
         settings = self._settings
@@ -166,11 +224,6 @@ class Picking:
             prepared or (),
             prompt.tail,
         )
-
-    async def _prompt(self, ask: Ask) -> Prompt:
-        size = self._settings.price.block_size
-        told = await self._tokens.ids(ask, self._settings.requests.tokenize_budget_seconds)
-        return prompt_of(ask, told, size)
 
     def _picked(
         self,
@@ -219,7 +272,7 @@ class Picking:
         cached = min(chosen.overlap.total * self._settings.price.block_size, prompt.tokens)
         expected = Expected(
             ask.model if done is None else done.label, ask.model, worker_address(placed.choice.worker),
-            cached if prompt.hashes else None,
+            cached if prompt.hashes and prompt.complete else None,
         )  # fmt: skip
         computes = ask.api is not Api.OTHER and ask.unread is not Unread.UNCOMPUTED
         return self.answers.reading(placed.booking_id, expected, name=name, usage=computes)

@@ -106,7 +106,7 @@ class Reconciling:
         active = self._active_throughout(worker, bookings)
         drains = [booking.id for booking in bookings if booking.state is State.DRAINING]
         if not drains and active is not None:
-            self._judge.seen(worker, requests=report.requests, active=active)
+            self._judge.seen(worker, begun=report.begun, requests=report.requests, active=active)
         if not self._judges(worker):
             self._since.pop(worker, None)
             return

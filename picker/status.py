@@ -270,6 +270,7 @@ def _followed(followed: Any) -> Mapping[str, Any]:
 def _booking(booking: Booking) -> Mapping[str, Any]:
     return {
         "id": booking.id,
+        "key": booking.key,
         "worker": booking.worker,
         "owner": str(booking.owner),
         "state": str(booking.state),

@@ -54,9 +54,16 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage("unit", 180, (pytest("-n", "2", "tests/unit"),)),
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
-    Stage("serving", 240, (pytest("tests/serving"),)),
-    Stage("e2e", 720, (pytest("tests/e2e"),)),
-    Stage("chaos", 420, ((str(BIN / "picker"), "chaos", "run", "--suite", "smoke", "--report", "out/chaos"),)),
+    Stage("serving", 420, (pytest("tests/serving"),)),
+    Stage("e2e", 960, (pytest("tests/e2e"),)),
+    Stage(
+        "chaos",
+        420,
+        (
+            ("rm", "-rf", "out/chaos"),
+            (str(BIN / "picker"), "chaos", "run", "--suite", "smoke", "--report", "out/chaos"),
+        ),
+    ),
 )
 
 

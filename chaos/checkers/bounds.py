@@ -75,6 +75,13 @@ class Clock:
                 return True
         return False
 
+    def unheard(self, t: float) -> bool:
+        """Whether the gateway's log tells less than there is at that time, or did so a moment before."""
+        return any(
+            touches_gateway(fault) and _span(fault).begin <= t < _span(fault).end + REPORTED_SECONDS
+            for fault in self._story.faults
+        )
+
     def rebuilding(self, replica: str, t: float) -> bool:
         """Whether that replica's view may just be swapped: the plane came back, or the replica itself."""
         grace = REBUILD_SECONDS + SLACK_SECONDS
@@ -94,20 +101,23 @@ class Clock:
         """From when a booking whose work ended at ``ended`` may be held against this view; None: not now.
 
         A fault of the plane or of the gateway stops the clock until it is healed. So does one of the view's own
-        replica, or of its way to the plane. The owner's death or standstill starts it anew, and so does its return;
-        the loss of its way to the plane is no different, for others.
+        replica, and one of any replica's way to the plane: the log of ends reaches one replica only, and what that one
+        picks unseen hides from the others' reports that a booking's work is over. The owner's death or standstill
+        starts it anew, and so does its return.
         """
         start, t = ended, view.asked
         for fault in self._story.faults:
             if fault.begun > t:
                 continue
             span = _span(fault)
-            stops = touches_plane(fault, self._story, (view.replica,)) or touches_gateway(fault)
+            stops = touches_plane(fault, self._story, self._story.header["replicas"]) or touches_gateway(
+                fault
+            )
             if stops or fault.target == view.replica:
                 if span.covers(t):
                     return None
                 start = max(start, span.end)
-            elif fault.target == owner or touches_plane(fault, self._story, (owner,)):
+            elif fault.target == owner:
                 start = max(start, span.begin, span.end if span.end <= t else 0.0)
         changes = [change for change in self._epochs.get(view.replica, ()) if change <= t]
         stalls = [end for _, end in self._story.stalls if end <= t]

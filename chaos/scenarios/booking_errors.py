@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from chaos.checks import always, booking_error, booking_shown, calls_made, fault_seen, in_flight
 from chaos.injectors.process import kill
 from chaos.load import OpenLoop
@@ -34,7 +36,7 @@ async def booking_error_of_retries(run: Run) -> None:
     run.holds(*always(lost=3), booking_error(at_most_share=0.1, noise=0))
     here, there = run.rng.sample(run.replicas, 2)
     await run.steady(seconds=2)
-    async with run.streams() as gateway:
+    async with run.streams() as gateway, asyncio.TaskGroup() as ends:
         firsts = [await gateway.ask(here, tokens=200) for _ in range(TRIES)]
         for first in firsts:
             await first.send()
@@ -46,8 +48,7 @@ async def booking_error_of_retries(run: Run) -> None:
                 firsts = [await gateway.ask(there, again=first) for first in firsts]
                 for second in firsts:
                     await second.send()
+            for each in firsts:
+                ends.create_task(each.completed())
             await run.hold(seconds=7)
-        for each in firsts:
-            await each.served_out()
-            await each.finished()
     await run.settle(seconds=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -188,6 +189,21 @@ class Local:
         """Where a replica speaks ext_proc."""
         places = {each.name: each.extproc for each in self.cluster.replicas}
         return places[replica]
+
+    async def replace_replicas(self, mutation: Mapping[str, str]) -> None:
+        """Start all replicas anew, with these variables in place of the mutation they had, on an empty plane."""
+        children, before = self.cluster.children, self._mutation
+        self._mutation = dict(mutation)
+        names = [replica.name for replica in self.cluster.replicas]
+        for name in names:
+            await self.cluster.kill(name)
+        await self.cluster.restart(self.cluster.plane_server)
+        for name in names:
+            child = children[name]
+            kept = {key: value for key, value in child.program.environment.items() if key not in before}
+            child.program = replace(child.program, environment={**kept, **mutation})
+        await asyncio.gather(*(self.cluster.restart(name) for name in names))
+        await self.make_whole()
 
     async def make_whole(self) -> None:
         """Start whatever does not run, and wait until the gateway sees every replica."""

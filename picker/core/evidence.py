@@ -16,8 +16,15 @@ from typing import NamedTuple
 SCRAPES = 4
 """So few reports do not tell a deficit from chance."""
 
-USUAL_KEPT = 20
+USUAL_KEPT = 30
 """Reports without anything draining, from which the worker's usual deficit is taken."""
+
+SUSPECT_SECONDS = 6.0
+"""Before bookings drain: reports of that time tell nothing of what is usual.
+
+What made them drain, a gateway that died or an owner that fell silent, happened a lease or three intervals of the log
+before. From then on what they stand for was missing at the worker while they still counted as active.
+"""
 
 ENOUGH_USUAL = 5
 """Fewer of them do not tell how much a deficit varies."""
@@ -27,6 +34,9 @@ MOST_SCRAPES = 60
 
 DOUBT = 2.5
 """Standard errors that a deficit must lie above the usual one."""
+
+DOUBT_OF_SOME = 3.5
+"""The same where only the last reports are taken: looked at again and again, chance shows more in them."""
 
 LEAST_SPREAD, UNKNOWN_SPREAD = 0.3, 0.5
 """Standard deviation of a worker's deficits: at least the one, and the other where it is not known yet."""
@@ -42,7 +52,8 @@ class Draining(NamedTuple):
 
 @dataclass(slots=True)
 class _Worker:
-    usual: deque[int] = field(default_factory=lambda: deque(maxlen=USUAL_KEPT))
+    usual: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=USUAL_KEPT))
+    """Deficits of reports without anything draining, each with when its scrape began."""
     deficits: deque[int] = field(default_factory=lambda: deque(maxlen=MOST_SCRAPES))
 
 
@@ -56,10 +67,10 @@ class Judge:
         """Forget a worker that left."""
         self._workers.pop(worker, None)
 
-    def seen(self, worker: str, *, requests: int, active: int) -> None:
+    def seen(self, worker: str, *, begun: float, requests: int, active: int) -> None:
         """Take a report of a worker on which nothing drains: how its reports usually differ from what is booked."""
         known = self._workers.setdefault(worker, _Worker())
-        known.usual.append(active - requests)
+        known.usual.append((begun, active - requests))
         known.deficits.clear()
 
     def reported(
@@ -79,10 +90,12 @@ class Judge:
 
         - fewer requests than draining bookings: the excess is proven to be over, whatever else runs there;
         - a deficit (active and draining bookings less the requests reported) above the worker's usual one. Requests on
-          their way to the engine and ends on their way back make it vary from report to report, so it is averaged, from
-          `SCRAPES` reports on: as many are over as its mean lies above the usual mean, less `DOUBT` standard errors.
+          their way to the engine and ends on their way back make it vary from report to report, so it is averaged, over
+          the last `SCRAPES` reports or more: as many are over as its mean lies above the usual mean, less `DOUBT`
+          standard errors.
         """
         known = self._workers.setdefault(worker, _Worker())
+        _forget_suspect(known, drains_since=min((one.since for one in draining), default=math.inf))
         judged = sorted((one for one in draining if one.since < begun), key=lambda one: one.since)
         if not judged:
             known.deficits.clear()
@@ -96,13 +109,24 @@ class Judge:
         return ended
 
 
+def _forget_suspect(known: _Worker, *, drains_since: float) -> None:
+    while known.usual and known.usual[-1][0] > drains_since - SUSPECT_SECONDS:
+        known.usual.pop()
+
+
 def _beyond_usual(known: _Worker) -> int:
-    """How many bookings too many there are, with little doubt."""
-    count = len(known.deficits)
-    if count < SCRAPES:
-        return 0
+    """How many bookings too many there are, with little doubt: by the longest run of last reports that tells of most.
+
+    What drains may have worked on for long before it ended, so that reports from before say nothing of now.
+    """
     usual, spread = 0.0, UNKNOWN_SPREAD
     if len(known.usual) >= ENOUGH_USUAL:
-        usual, spread = max(fmean(known.usual), 0.0), max(pstdev(known.usual), LEAST_SPREAD)
-    surplus = fmean(known.deficits) - usual - DOUBT * spread / math.sqrt(count)
-    return max(math.floor(surplus + 0.5), 0)
+        deficits = [deficit for _, deficit in known.usual]
+        usual, spread = max(fmean(deficits), 0.0), max(pstdev(deficits), LEAST_SPREAD)
+    found, doubt, last = 0, DOUBT, list(known.deficits)
+    count = len(last)
+    while count >= SCRAPES:
+        surplus = fmean(last[-count:]) - usual - doubt * spread / math.sqrt(count)
+        found = max(found, math.floor(surplus + 0.5))
+        count, doubt = count // 2, DOUBT_OF_SOME
+    return found

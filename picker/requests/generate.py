@@ -122,5 +122,6 @@ def _lora(fields: Fields) -> dict[str, Any]:
     """SGLang names the adapter itself; where several do, the prompts are told apart no further."""
     named = fields.get("lora_path")
     if isinstance(named, list):
-        named = named[0] if named and len(set(map(str, named))) == 1 else None
-    return {"lora": named} if isinstance(named, str) and named else {}
+        first = named[0] if named else None
+        named = first if isinstance(first, str) and all(each == first for each in named) else None
+    return {"lora": Fields({"lora_path": named}).text("lora_path")} if isinstance(named, str) and named else {}

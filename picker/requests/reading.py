@@ -17,6 +17,8 @@ from picker.requests.standing import read_standing
 
 __all__ = ["Ask", "BadRequest", "parse", "path_of", "read", "suffix_of"]
 
+_MARK = b"\xef\xbb\xbf"
+"""The byte order mark, which some editors write before UTF-8 and engines overlook."""
 MAX_CONTAINERS = 100_000
 """Most objects and arrays in one body. Read, each costs up to 20 times its bytes and stays until tokens are known."""
 MAX_STRINGS = 500_000
@@ -90,6 +92,7 @@ def parse(body: bytes) -> Mapping[str, Any]:
         BadRequest: it is not JSON, or no object, or holds more values than `MAX_CONTAINERS` and its siblings allow.
 
     """
+    body = body.removeprefix(_MARK)
     if not body.strip():
         raise BadRequest("The request body is empty; a JSON object is needed.")
     _bound(body)

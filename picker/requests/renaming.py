@@ -9,6 +9,8 @@ import orjson
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _BLANK = re.compile(rb"[ \t\r\n]*+")
+_BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?+[ \t\r\n]*+")
+"""What may stand before the object; a byte order mark is what some editors write and engines overlook."""
 _KEY = re.compile(rb"[ \t\r\n]*+(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
 _PLAIN = re.compile(_STRING + rb"|[^\s,{}\[\]\":]++|\[[^\"\[\]{}]*+\]|\{\}", re.DOTALL)
 """A value without containers, or a flat one: told at once."""
@@ -21,7 +23,7 @@ _MAYBE = re.compile(rb'"model"|\\u006', re.IGNORECASE)
 MAX_MEMBERS = 10_000
 """Most members of the object itself: more than any API has."""
 MAX_MARKS = 700_000
-"""Most strings and brackets in one member: more than a body may hold that is read."""
+"""Most strings and brackets inside the values that are objects or arrays: more than a body may hold that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Places:
 
 def find(body: bytes) -> Places | None:
     """Where a JSON object names its model; None for a body that is none, or past all bounds. It may be anything."""
-    at = _after(_BLANK, body, 0)
+    at = _after(_BEGIN, body, 0)
     if body[at : at + 1] != b"{":
         return None
     opened = at = at + 1
@@ -57,19 +59,24 @@ def find(body: bytes) -> Places | None:
     at = _after(_BLANK, body, at)
     if body[at : at + 1] == b"}":
         return Places((), opened, empty=True)
+    marks, maybe = MAX_MARKS, 0
     for _ in range(MAX_MEMBERS):
         key = _KEY.match(body, at)
         if key is None:
             break
-        end = _value(body, key.end())
-        if end is None:
+        end, marks = _value(body, key.end(), marks)
+        if marks < 0:
             return None
         if _is_model(key[1]):
             values.append((key.end(), end))
         following = _NEXT.match(body, end)
         if following is None:
             return None
-        if following[1] == b"}" or (values and not _MAYBE.search(body, end)):
+        if values and maybe < end:
+            # looked for once in every part of the body, however many members there are
+            later = _MAYBE.search(body, end)
+            maybe = later.start() if later else len(body)
+        if following[1] == b"}" or (values and maybe == len(body)):
             return Places(tuple(values), opened, empty=False)
         at = following.end()
     return None
@@ -94,24 +101,25 @@ def _after(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
     return found.end() if found else at
 
 
-def _value(body: bytes, at: int) -> int | None:
-    """Where the value that begins at ``at`` ends."""
+def _value(body: bytes, at: int, marks: int) -> tuple[int, int]:
+    """Where the value that begins at ``at`` ends, and what is left of ``marks``: below 0 where it has no end so far."""
     if plain := _PLAIN.match(body, at):
-        return plain.end()
+        return plain.end(), marks
     if body[at : at + 1] not in {b"{", b"["}:
-        return None
+        return at, -1
     depth = 0
-    for count, mark in enumerate(_MARK.finditer(body, at)):
+    for mark in _MARK.finditer(body, at):
+        marks -= 1
         sign = body[mark.start()]
         if sign in b"{[":
             depth += 1
         elif sign in b"}]":
             depth -= 1
             if depth == 0:
-                return mark.end()
-        if count > MAX_MARKS:
+                return mark.end(), marks
+        if marks < 0:
             break
-    return None
+    return at, -1
 
 
 def _is_model(key: bytes) -> bool:

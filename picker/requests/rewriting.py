@@ -85,9 +85,7 @@ class Rules:
     @staticmethod
     def of(rewrites: Sequence[Rewrite]) -> Rules:
         """Merge objects: older ones first; such as tell no time come last, in the order given."""
-        aged = sorted(
-            rewrites, key=lambda each: (not each.created, each.created, each.name if each.created else "")
-        )
+        aged = sorted(rewrites, key=_age)
         rules = tuple(rule for each in aged for rule in each.rules)
         exact: dict[str, Rule] = {}
         for rule in rules:
@@ -114,7 +112,9 @@ def header_target(headers: Mapping[str, str]) -> str | None:
     for name in REWRITE_HEADERS:
         value = headers.get(name)
         if value is not None and (value := value.strip()):
-            return value if len(value) <= MAX_NAME and value.isprintable() else ""
+            # what is no UTF-8 was replaced where headers are read
+            usable = len(value) <= MAX_NAME and value.isprintable() and "\ufffd" not in value
+            return value if usable else ""
     return None
 
 

@@ -142,7 +142,17 @@ class Tokens:
 
         Past ``budget`` (seconds; the setting's where None) it answers with the leading ids known by then, if any.
         """
-        answer = await self._ids(ask, self._budget if budget is None else budget)
+        answer = self._known(ask)
+        if answer is None:
+            answer = await self._found(ask, self._budget if budget is None else budget)
+        return self._counted(answer)
+
+    def known(self, ask: Ask) -> TokenIds | Untold | None:
+        """As `ids`, where nothing has to be waited for; else None, and nothing is counted."""
+        answer = self._known(ask)
+        return None if answer is None else self._counted(answer)
+
+    def _counted(self, answer: TokenIds | Untold) -> TokenIds | Untold:
         if isinstance(answer, Untold):
             setattr(self._counts, answer.reason.value, getattr(self._counts, answer.reason.value) + 1)
         else:
@@ -151,7 +161,7 @@ class Tokens:
             self._counts.tokens += sum(len(prompt) for prompt in answer.prompts)
         return answer
 
-    async def _ids(self, ask: Ask, budget: float) -> TokenIds | Untold:
+    def _known(self, ask: Ask) -> TokenIds | Untold | None:
         if ask.unread is not None or not ask.prompts:
             return Untold(Why.UNREAD)
         ready = tuple(prompt for prompt in ask.prompts if isinstance(prompt, array))
@@ -159,15 +169,24 @@ class Tokens:
             return TokenIds(ready)
         if self._closed:
             return Untold(Why.CLOSED)
-        names = (ask.model, ask.base_model, ANY)
-        found = next((self._by_model[name] for name in names if name in self._by_model), None)
+        found = self._place(ask)
         if found is None:
             return Untold(Why.NO_TOKENIZER)
+        if isinstance(found, _Model) and found.vocabulary is None:
+            return Untold(Why.LOADING if found.state == "loading" else Why.BROKEN)
+        return None
+
+    async def _found(self, ask: Ask, budget: float) -> TokenIds | Untold:
+        found = self._place(ask)
         if isinstance(found, Engine):
             return await found.ids(ask, budget)
-        if found.vocabulary is None:
-            return Untold(Why.LOADING if found.state == "loading" else Why.BROKEN)
+        if found is None or found.vocabulary is None:
+            return Untold(Why.NO_TOKENIZER)
         return await self._in_thread(_Job(ask, found.vocabulary), budget)
+
+    def _place(self, ask: Ask) -> _Model | Engine | None:
+        names = (ask.model, ask.base_model, ANY)
+        return next((self._by_model[name] for name in names if name in self._by_model), None)
 
     async def _in_thread(self, job: _Job, budget: float) -> TokenIds | Untold:
         turn = self._turns.begin(_guarded(job), _size(job.ask))

@@ -25,6 +25,9 @@ KEPT_BYTES = 32 * 1024
 WHOLE_BYTES = 1024 * 1024
 """Longest text that is parsed whole; of a longer one the end is looked at."""
 
+MOST_MEMBERS = 4
+"""Of the members that look like usage in the end of a long text so many are tried, from the last one on."""
+
 MOST_TOKENS = 2**40
 """A larger count is taken for nonsense."""
 
@@ -139,7 +142,7 @@ def _usages(event: Any) -> Iterator[Mapping[str, Any]]:
 
 def _tail_usages(tail: bytes) -> Iterator[Mapping[str, Any]]:
     """The usage object in the end of a JSON text: one that stands at most two objects deep."""
-    for member in reversed(list(_MEMBER.finditer(tail))):
+    for member in reversed(list(_MEMBER.finditer(tail))[-MOST_MEMBERS:]):
         end = _closed(tail, member.end(), 1)
         if end is None or not (_closed(tail, end, 1, last=True) or _closed(tail, end, 2, last=True)):
             continue

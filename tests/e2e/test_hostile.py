@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -166,5 +165,4 @@ async def test_slow_and_silent_clients_end_and_the_others_do_not_feel_them(pool:
         SILENT + 2
     )
     nothing_left(before, after)
-    sys.stderr.write(f'{idle} {beset}\n')
     assert statistics.median(beset) <= 2 * statistics.median(idle), (idle, beset)

@@ -101,7 +101,7 @@ def decided(*, empty: bool = False) -> Pick:
     """What the product decides."""
 
     async def pick(request: HttpRequest) -> Picked | Refused:
-        answer = await _world(empty).picking.pick(request)
+        answer = await _world(empty).picking.decide(request)
         return replace(answer, booking_id="booking-1") if isinstance(answer, Picked) else answer
 
     return pick

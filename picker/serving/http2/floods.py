@@ -46,7 +46,7 @@ class Bucket:
     def take(self, now: float, earned: float = 0) -> bool:
         """Take one token, after ``earned`` were added; False where none is left."""
         rate = self._rate
-        tokens = self._tokens + (now - self._at) * rate.each_second + earned
+        tokens = self._tokens + max(0.0, now - self._at) * rate.each_second + earned
         self._at = now
         if tokens > rate.most:
             tokens = rate.most

@@ -105,7 +105,7 @@ class Call:
         stream = self.stream
         if not stream.responded:
             stream.respond(HEADERS)
-        stream.send(b"".join([part for message in messages for part in _parts(message)]))
+        stream.send(b"".join([prefixed(message) for message in messages]))
 
     def send_from(self, messages: Iterator[bytes]) -> None:
         """Send messages that are made only when the client takes them."""
@@ -272,7 +272,3 @@ class Stranger:
 
     def lost(self) -> None:
         """Nothing is left to end."""
-
-
-def _parts(message: bytes) -> tuple[bytes, bytes]:
-    return b"\0" + len(message).to_bytes(4, "big"), message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,10 +38,17 @@ def context_of(material: Material) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, material: Material) -> None:
-    # the ssl module reads files only: this one is nowhere but in memory
+    # the ssl module reads files only: this one is nowhere but in memory, where the system has such
+    pem = material.key + b"\n" + material.chain
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(file.name)
+        return
     number = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
-        os.write(number, material.key + b"\n" + material.chain)
+        os.write(number, pem)
         context.load_cert_chain(f"/proc/self/fd/{number}")
     finally:
         os.close(number)

@@ -11,7 +11,6 @@ from google.protobuf.message import DecodeError
 
 from picker.serving import refusals, replies
 from picker.serving.effects import (
-    Abandon,
     BodySeen,
     Close,
     Decide,
@@ -143,6 +142,8 @@ class ExtProcCall(Call):
         """A deadline has passed."""
         try:
             self._due(now)
+            if not self._over:
+                self.schedule()
         except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
             self.stream.failed(error)
 
@@ -163,53 +164,60 @@ class ExtProcCall(Call):
 
     def _perform(self, effects: list[Effect]) -> None:
         while effects:
-            more = self._tell(effects)
-            self._send(effects)
-            if self.stream.waits:
-                if self._answers_by is None:
-                    self._answers_by = self._owner.streams.clock() + WRITE_SECONDS
-            else:
+            parts: list[bytes | Iterator[bytes]] = []
+            more, closes = self._tell(effects, parts)
+            # a write may be cut off: what the picker has to know comes before it
+            self._send(parts)
+            if not self.stream.waits:
                 self._exchange.performed()
-            for effect in effects:
-                if isinstance(effect, Close):
-                    self._close()
+            elif self._answers_by is None:
+                self._answers_by = self._owner.streams.clock() + WRITE_SECONDS
+            if closes:
+                self._close()
             effects = more
         if not self._over:
             self.schedule()
 
-    def _tell(self, effects: list[Effect]) -> list[Effect]:
-        """What the picker has to know, before anything is sent; returns what a pick that is made at once asks for."""
-        requests = self._owner.streams.requests
-        more: list[Effect] = []
-        for effect in effects:
-            kind = type(effect)
-            if kind is Send or kind is SendBody:
-                continue
-            if isinstance(effect, Decide):
-                more = self._decide(effect.request)
-            elif isinstance(effect, Over):
-                requests.over(effect.booking_id, effect.end)
-            elif isinstance(effect, ResponseSeen):
-                requests.responded(effect.booking_id, effect.response)
-            elif isinstance(effect, BodySeen):
-                requests.body_seen(effect.booking_id)
-            elif isinstance(effect, Abandon):
-                self._abandon()
-        return more
+    def _tell(self, effects: list[Effect], parts: list[bytes | Iterator[bytes]]) -> tuple[list[Effect], bool]:
+        """Tell the picker what concerns it, and gather what is to be sent.
 
-    def _send(self, effects: list[Effect]) -> None:
-        messages: list[bytes] = []
+        Returns what a pick that was made at once asks for, and whether the call is to be closed.
+        """
+        more: list[Effect] = []
+        closes = False
         for effect in effects:
+            # by how often they come
             if isinstance(effect, Send):
-                messages.append(effect.message.SerializeToString())
+                parts.append(effect.message.SerializeToString())
             elif isinstance(effect, SendBody):
                 if len(effect.body) <= replies.PIECE:
-                    messages += _pieces(effect)
-                    continue
-                if messages:
-                    self.send(messages)
-                    messages = []
-                self.send_from(_pieces(effect))
+                    parts += _pieces(effect)
+                else:
+                    parts.append(_pieces(effect))
+            elif isinstance(effect, Over):
+                self._owner.streams.requests.over(effect.booking_id, effect.end)
+            elif isinstance(effect, Decide):
+                more = self._decide(effect.request)
+            elif isinstance(effect, ResponseSeen):
+                self._owner.streams.requests.responded(effect.booking_id, effect.response)
+            elif isinstance(effect, Close):
+                closes = True
+            elif isinstance(effect, BodySeen):
+                self._owner.streams.requests.body_seen(effect.booking_id)
+            else:
+                self._abandon()
+        return more, closes
+
+    def _send(self, parts: list[bytes | Iterator[bytes]]) -> None:
+        messages: list[bytes] = []
+        for part in parts:
+            if isinstance(part, bytes):
+                messages.append(part)
+                continue
+            if messages:
+                self.send(messages)
+                messages = []
+            self.send_from(part)
         if messages:
             self.send(messages)
 
@@ -236,7 +244,7 @@ class ExtProcCall(Call):
         self._leave(self._exchange.broken(self._owner.streams.clock()))
 
     def _leave(self, effects: list[Effect]) -> None:
-        self._tell(effects)
+        self._tell(effects, [])
         self._exchange.performed()
         self._end()
 
@@ -270,7 +278,7 @@ class ExtProcCall(Call):
         try:
             effects = self._exchange.decided(_answer(pick, streams.counts), streams.clock())
             if late:
-                self._tell(effects)
+                self._tell(effects, [])
                 return
             self._pick = None
             self._perform(effects)

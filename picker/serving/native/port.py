@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import cast
 
@@ -17,7 +17,7 @@ from picker.serving.http2.limits import Limits
 from picker.serving.native.contexts import peer_of, speaks_http2
 from picker.serving.native.link import Link
 from picker.serving.native.router import Router
-from picker.serving.tls import Allowed, names_shown
+from picker.serving.tls import Allowed
 from picker.settings import ServingSettings
 
 log = structlog.get_logger(__name__)
@@ -57,7 +57,6 @@ class Port:
         self._look: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
-        self._said_names = False
 
     async def listen(self, host: str, port: int) -> int:
         """Take connections; returns the port's number. Raises `OSError`."""
@@ -87,11 +86,11 @@ class Port:
             self.http2.connections_silent += 1
             return None
         self.http2.connections += 1
-        admitted, accept = self._admits(transport), self._router.accept
+        stranger, accept = self._stranger(transport), self._router.accept
         self._links.add(link)
         self._empty.clear()
         return Connection(
-            lambda stream, request: accept(stream, request, admitted=admitted),
+            lambda stream, request: accept(stream, request, stranger=stranger),
             limits=self._limits,
             counts=self.http2,
             wake=link.wake,
@@ -105,19 +104,12 @@ class Port:
         if not self._links:
             self._empty.set()
 
-    def _admits(self, transport: asyncio.Transport) -> bool:
+    def _stranger(self, transport: asyncio.Transport) -> Mapping[str, list[bytes]] | None:
+        """The names of a client that has shown none of the allowed ones; None: it may ask."""
         if self._allowed is None:
-            return True
+            return None
         peer = peer_of(transport)
-        if self._allowed.admits(peer):
-            return True
-        if not self._said_names:
-            self._said_names = True
-            log.warning(
-                "a client's certificate has none of the names in PICKER_TLS_CLIENT_NAMES",
-                names=names_shown(peer),
-            )
-        return False
+        return None if self._allowed.admits(peer) else peer
 
     def handshake(self, transport: asyncio.Transport) -> None:
         """A connection is to begin with TLS."""

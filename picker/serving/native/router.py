@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import structlog
+
 from picker.serving.counts import Counts
 from picker.serving.guard import REFUSAL
 from picker.serving.http2.headers import Request
@@ -24,6 +26,9 @@ from picker.serving.native.calls import (
     trailers,
 )
 from picker.serving.native.deadlines import Deadlines
+from picker.serving.tls import names_shown
+
+log = structlog.get_logger(__name__)
 
 STRANGER_SECONDS = 10.0
 """How long a request that is not gRPC may take to be whole."""
@@ -58,21 +63,26 @@ class Router:
         self._counts = counts
         self._http2 = http2
         self._clock = clock
+        self._said: set[bytes] = set()
+        """Services that strangers were refused, each told of once."""
 
-    def accept(self, stream: Stream, request: Request, *, admitted: bool) -> Handler:
-        """Serve a stream; ``admitted``: whether its client has shown an allowed name, or needs none."""
+    def accept(
+        self, stream: Stream, request: Request, *, stranger: Mapping[str, list[bytes]] | None
+    ) -> Handler:
+        """Serve a stream; ``stranger``: the names of a client that has none of the allowed ones; None: it may ask."""
         if request.too_large:
             return self._refuse(stream, RESOURCE_EXHAUSTED, "too large headers")
         if not _speaks_grpc(request):
             self._http2.streams_denied += 1
-            stranger = Stranger(stream, self._clock() + STRANGER_SECONDS)
-            self._deadlines.put(stranger, stranger.deadline)
-            return stranger
+            waiting = Stranger(stream, self._clock() + STRANGER_SECONDS)
+            self._deadlines.put(waiting, waiting.deadline)
+            return waiting
         route = self._routes.get(request.path)
         if route is None:
             return self._refuse(stream, UNIMPLEMENTED, "no such method")
-        if route.guarded and not admitted:
+        if route.guarded and stranger is not None:
             self._counts.refused_identity += 1
+            self._say_once(request.path, stranger)
             return self._refuse(stream, PERMISSION_DENIED, REFUSAL)
         if not request.timeout:
             return route.open(stream, None)
@@ -83,6 +93,14 @@ class Router:
             self._http2.deadlines += 1
             return self._refuse(stream, DEADLINE_EXCEEDED, "the deadline that the client named has passed")
         return route.open(stream, self._clock() + seconds)
+
+    def _say_once(self, path: bytes, stranger: Mapping[str, list[bytes]]) -> None:
+        if path not in self._said:
+            self._said.add(path)
+            log.warning(
+                "a client's certificate has none of the names in PICKER_TLS_CLIENT_NAMES",
+                names=names_shown(stranger),
+            )
 
     def _refuse(self, stream: Stream, status: int, message: str) -> Handler:
         self._http2.streams_denied += 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from picker.core.evidence import SCRAPES, Draining, Judge
+from picker.core.evidence import SCRAPES, SUSPECT_SECONDS, Draining, Judge
 
 W = "w:1"
 DRAINED = [Draining("d", 1.0)]
@@ -16,8 +16,8 @@ DRAINED = [Draining("d", 1.0)]
 
 def quiet(judge: Judge, *deficits: int) -> Judge:
     """The worker's usual deficits, on 10 active bookings."""
-    for deficit in deficits or (0,) * 20:
-        judge.seen(W, requests=10 - deficit, active=10)
+    for number, deficit in enumerate(deficits or (0,) * 20):
+        judge.seen(W, begun=number - 60, requests=10 - deficit, active=10)
     return judge
 
 
@@ -87,8 +87,8 @@ def test_under_a_stream_of_requests_the_dead_are_found_and_the_living_are_not(
     found = []
     for _ in range(40):
         judge = Judge()
-        for _ in range(20):
-            judge.seen(W, requests=20 - late(), active=20)
+        for number in range(20):
+            judge.seen(W, begun=number - 60, requests=20 - late(), active=20)
         living = 3
         draining = [Draining(f"d{n}", float(n)) for n in range(dead + living)]
         wrong = 0
@@ -101,6 +101,46 @@ def test_under_a_stream_of_requests_the_dead_are_found_and_the_living_are_not(
         assert wrong <= 1
     assert sorted(found)[len(found) // 4] >= dead - 1
     assert sum(one > dead for one in found) <= len(found) // 5
+
+
+@given(lost=st.integers(1, 8), beside=st.integers(0, 8), every=st.sampled_from([0.25, 0.5, 1.0]))
+def test_what_went_missing_before_it_drained_is_not_taken_for_usual(
+    lost: int, beside: int, every: float
+) -> None:
+    """A gateway dies: what it sent is gone at once, and its bookings drain some seconds later."""
+    judge, at = Judge(), 0.0
+    while at < 20.0:
+        judge.seen(W, begun=at, requests=beside + lost, active=beside + lost)
+        at += every
+    while at < 20.0 + SUSPECT_SECONDS - every:
+        judge.seen(W, begun=at, requests=beside, active=beside + lost)
+        at += every
+    draining = [Draining(f"d{n}", at) for n in range(lost)]
+    for n in range(1, 2 * SCRAPES):
+        ended = judge.reported(W, begun=at + n * every, requests=beside, active=beside, draining=draining)
+        draining = [one for one in draining if one.id not in ended]
+    assert draining == []
+
+
+@given(worked_on=st.integers(0, 100), others=st.integers(1, 20), over=st.integers(1, 6))
+def test_what_worked_on_for_long_while_it_drained_is_found_within_some_reports_of_its_end(
+    worked_on: int, others: int, over: int
+) -> None:
+    judge, begun = quiet(Judge()), 100.0
+    draining = [Draining(f"d{n}", begun) for n in range(over)]
+
+    def report(requests: int) -> None:
+        nonlocal begun, draining
+        begun += 0.5
+        ended = judge.reported(W, begun=begun, requests=requests, active=others, draining=draining)
+        draining = [one for one in draining if one.id not in ended]
+
+    for _ in range(worked_on):
+        report(others + over)
+    assert len(draining) == over
+    for _ in range(10):
+        report(others)
+    assert draining == []
 
 
 @given(st.integers(0, 8), st.integers(0, 8), st.lists(st.booleans(), min_size=0, max_size=8))

@@ -24,7 +24,7 @@ def foreign(world: World, **blocks: int) -> None:
 
 
 async def why(world: World) -> dict[str, dict[str, object]]:
-    answer = await world.picking.pick(completion(PROMPT))
+    answer = await world.picking.decide(completion(PROMPT))
     assert isinstance(answer, Picked)
     decision = world.journal.why(answer.booking_id)[0]
     return {candidate["worker"]: candidate["booked"] for candidate in decision["candidates"]}
@@ -56,7 +56,7 @@ async def test_a_view_that_is_far_behind_no_longer_draws_everybody_to_its_old_mi
     monkeypatch.setattr(world.desk, "unseen", lambda _: 1e6)
     seen = Counter[str]()
     for _ in range(30):
-        answer = await world.picking.pick(completion(PROMPT))
+        answer = await world.picking.decide(completion(PROMPT))
         assert isinstance(answer, Picked)
         seen[answer.destination] += 1
     assert seen == {A: 10, B: 10, C: 10}
@@ -68,7 +68,7 @@ async def test_a_subset_takes_its_share_of_the_whole_pool_s_mean(
     foreign(world, a=30, b=60)
     monkeypatch.setattr(world.desk, "unseen", lambda _: 1e12)
     request = completion(PROMPT)
-    answer = await world.picking.pick(type(request)(request.headers, request.body, subset=(A,)))
+    answer = await world.picking.decide(type(request)(request.headers, request.body, subset=(A,)))
     assert isinstance(answer, Picked)
     [candidate] = world.journal.why(answer.booking_id)[0]["candidates"]
     assert candidate["booked"]["blocks"] == pytest.approx(30.0)

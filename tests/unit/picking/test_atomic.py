@@ -57,7 +57,7 @@ class Replica:
         )
 
     async def pick(self, ids: list[int] = PROMPT) -> Picked | Refused:
-        return await self.picking.pick(completion(ids))
+        return await self.picking.decide(completion(ids))
 
     async def why(self) -> Any:
         answer = await self.pick()

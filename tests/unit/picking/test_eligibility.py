@@ -44,7 +44,7 @@ def ask(model: str = "sql", **headers: str) -> HttpRequest:
 
 
 async def pick(world: World, request: HttpRequest) -> tuple[str, Any]:
-    answer = await world.picking.pick(request)
+    answer = await world.picking.decide(request)
     assert isinstance(answer, Picked), answer
     return answer.destination, world.journal.why(answer.booking_id)[0]
 
@@ -105,7 +105,7 @@ async def test_where_the_holders_are_full_the_answer_is_429_and_not_a_worker_wit
     world = worlds(max_worker_requests=1)
     world.facts.adapters = {A: HOLDS, B: LACKS, C: LACKS}
     assert (await pick(world, ask()))[0] == A
-    answer = await world.picking.pick(ask())
+    answer = await world.picking.decide(ask())
     assert isinstance(answer, Refused)
     assert (answer.status, answer.code) == (429, "saturated")
 
@@ -174,7 +174,7 @@ async def test_filters_that_leave_nobody_are_503_and_name_the_criterion_but_not_
     worlds: Any,
 ) -> None:
     world = worlds(criteria="labels", label_affinity="x-zone=zone")
-    answer = await world.picking.pick(ask("m", **{"x-zone": "mars"}))
+    answer = await world.picking.decide(ask("m", **{"x-zone": "mars"}))
     assert isinstance(answer, Refused)
     assert (answer.status, answer.code, answer.reason) == (503, "no_endpoints", "rejected-no-endpoints")
     assert answer.message == "no model server may take this request: labels left out all 3"
@@ -224,7 +224,7 @@ async def test_a_plane_that_chooses_counts_what_criteria_add_and_takes_nobody_th
         eligibility = Eligibility(one.settings.price, known=known, criteria=Criteria([("dear", dear)]))
         one.picking._eligibility = one.picking._deciding._eligibility = eligibility
         one.picking._adapters = ("sql",)
-        answer = await one.picking.pick(completion(IDS, model="sql"))
+        answer = await one.picking.decide(completion(IDS, model="sql"))
         assert isinstance(answer, Picked)
         why = one.journal.why(answer.booking_id)[0]
         assert why["chosen"]["by"] == "plane"

@@ -56,7 +56,7 @@ class Pictures(World):
     async def send(self, path: str, body: dict[str, Any]) -> tuple[str, int]:
         """Who got it, and how many of its blocks that one was believed to hold. It is over at once."""
         raw = orjson.dumps({"model": "m", **body})
-        answer = await self.picking.pick(HttpRequest({":path": path, ":method": "POST"}, raw))
+        answer = await self.picking.decide(HttpRequest({":path": path, ":method": "POST"}, raw))
         assert isinstance(answer, Picked), answer
         decision = self.journal.why(answer.booking_id)[0]
         self.picking.over(answer.booking_id, End.PROVEN)

@@ -14,13 +14,13 @@ PROMPT = list(range(1, 18))  # four full blocks of four, and one token
 
 
 async def picked(world: World, request: HttpRequest) -> Picked:
-    answer = await world.picking.pick(request)
+    answer = await world.picking.decide(request)
     assert isinstance(answer, Picked), answer
     return answer
 
 
 async def refused(world: World, request: HttpRequest) -> Refused:
-    answer = await world.picking.pick(request)
+    answer = await world.picking.decide(request)
     assert isinstance(answer, Refused), answer
     return answer
 
@@ -109,7 +109,7 @@ async def test_an_unknown_path_is_routed_by_load_or_refused_by_setting() -> None
     for choice, kind in (("load", Picked), ("refuse", Refused)):
         world = World(unknown_path=choice)
         try:
-            answer = await world.picking.pick(
+            answer = await world.picking.decide(
                 HttpRequest({":path": "/somewhere", ":method": "POST"}, b"whatever")
             )
         finally:

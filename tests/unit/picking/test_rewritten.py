@@ -30,7 +30,7 @@ def shown(request: HttpRequest, **more: Any) -> HttpRequest:
 
 
 async def picked(world: World, request: HttpRequest) -> Picked:
-    answer = await world.picking.pick(request)
+    answer = await world.picking.decide(request)
     assert isinstance(answer, Picked), answer
     return answer
 

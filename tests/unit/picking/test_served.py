@@ -16,7 +16,7 @@ from tests.unit.picking.world import A, B, C, World, completion
 
 async def placed(world: World) -> tuple[str, str, str]:
     """A booking, its worker, and another worker."""
-    answer = await world.picking.pick(completion(list(range(17))))
+    answer = await world.picking.decide(completion(list(range(17))))
     assert isinstance(answer, Picked)
     first = answer.destination
     return answer.booking_id, first, next(name for name in (A, B, C) if name != first)

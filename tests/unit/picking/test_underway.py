@@ -19,7 +19,7 @@ PROMPT = list(range(1, 18))
 
 
 async def placed(world: World, prompt: list[int] = PROMPT) -> str:
-    answer = await world.picking.pick(completion(prompt))
+    answer = await world.picking.decide(completion(prompt))
     assert isinstance(answer, Picked)
     return answer.booking_id
 

@@ -86,6 +86,28 @@ async def test_every_mood_is_what_a_resolver_sees(server: NameServer) -> None:
     assert await addresses(server) == ["127.0.0.1", "127.0.0.2"]
 
 
+async def test_replicas_see_different_peers_where_only_some_questions_are_lied_to(
+    server: NameServer, stage: Stage
+) -> None:
+    asking = asyncio.create_task(_ask_again_and_again(server))
+    try:
+        async with stale("127.0.0.9", every=3).into(stage):
+            told = [await addresses(server) for _ in range(9)]
+        assert ["127.0.0.9"] in told
+        assert ["127.0.0.1", "127.0.0.2"] in told
+        assert stage.phases[-1] == "healed"
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert [await addresses(server) for _ in range(3)] == [["127.0.0.1", "127.0.0.2"]] * 3
+
+
+async def _ask_again_and_again(server: NameServer) -> None:
+    while True:
+        await addresses(server)
+        await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     ("fault", "during"),
     [

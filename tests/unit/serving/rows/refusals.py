@@ -85,7 +85,7 @@ def _shutting_down() -> None:
 async def _full() -> None:
     world = World(max_worker_requests=1)
     for _ in range(3):
-        await world.picking.pick(completion([1, 2, 3]))
+        await world.picking.decide(completion([1, 2, 3]))
     assert await _refusals(world, POST, end=False) == (429, "rate_limit_error", "saturated")
     world.close()
 

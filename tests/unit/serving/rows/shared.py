@@ -134,7 +134,7 @@ def all_said(
 
 async def product(gateway: Gateway, effects: list[Effect], world: World) -> list[ProcessingResponse]:
     """The product decides what the exchange asks for."""
-    return answers(gateway.decided(await world.picking.pick(asked(effects))))
+    return answers(gateway.decided(await world.picking.decide(asked(effects))))
 
 
 def error_of(answer: ProcessingResponse) -> tuple[int, str, str]:

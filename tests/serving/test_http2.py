@@ -1,0 +1,480 @@
+"""The native transport as its peers see it: RFC 9113 by h2spec, floods, slow readers, limits and going away."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from hpack import Decoder, Encoder
+
+from picker.serving.http2 import floods, frames
+from picker.serving.http2.frames import frame
+from picker.serving.methods import CHECK, LOGS, PROCESS, WATCH
+from picker.serving.modes import BodyMode
+from picker.serving.native import link, router
+from picker.serving.seam import End, HttpRequest, Picked, Refused
+from picker.serving.server import Server
+from picker.serving.testing import request_body, request_headers, response_headers
+from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
+from picker.serving.wire.health_pb2 import HealthCheckRequest
+from picker.settings import ServingSettings
+from tests.tools.h2spec import h2spec
+
+if TYPE_CHECKING:
+    from tests.serving.conftest import MakePicks, Picks
+
+DUPLEX = BodyMode.FULL_DUPLEX_STREAMED
+
+
+@pytest.fixture(scope="session", params=["native"])
+def transport(request: pytest.FixtureRequest) -> Any:
+    """These are promises of one transport only."""
+    return request.param
+
+
+class Front:
+    """A started server and what its picker was told."""
+
+    def __init__(self, server: Server, picks: Picks) -> None:
+        self.server = server
+        self.picks = picks
+
+    async def eventually(self, true: Callable[[], Any], seconds: float = 10) -> None:
+        async with asyncio.timeout(seconds):
+            while not true():  # noqa: ASYNC110 - what is waited for tells nobody
+                await asyncio.sleep(0.01)
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[Any]:
+        async with grpc.aio.insecure_channel(
+            f"127.0.0.1:{self.server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
+        ) as channel:
+            yield channel
+
+    async def served(self) -> bool:
+        """Whether another connection is served."""
+        async with self.channel() as channel:
+            stream = channel.stream_stream(PROCESS, response_deserializer=ProcessingResponse.FromString)()
+            await stream.write(request_headers(end=True).SerializeToString())
+            return bool((await stream.read()).HasField("request_headers"))
+
+
+@asynccontextmanager
+async def front(make_picks: MakePicks, **more: Any) -> AsyncIterator[Front]:
+    picks = make_picks(lambda _: Picked("127.0.0.1:9", "booking"))
+    given = {"grpc_host": "127.0.0.1", "grpc_port": 0, "grpc_health_port": 0, "transport": "native", **more}
+    server = Server(ServingSettings(**given), picks, hold=lambda: "response")
+    await server.start()
+    try:
+        yield Front(server, picks)
+    finally:
+        await server.stop()
+
+
+class Raw:
+    """A connection whose frames are written by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.encoder = Encoder()
+        self.decoder = Decoder()
+        self.decoded: dict[str, str] = {}
+
+    def send(self, *parts: bytes) -> None:
+        self.writer.write(b"".join(parts))
+
+    def ask(self, number: int, path: str = PROCESS, *, end: bool = False, **more: str) -> None:
+        fields = [
+            (":method", more.pop("method", "POST")),
+            (":scheme", "http"),
+            (":path", path),
+            ("content-type", more.pop("kind", "application/grpc")),
+            *((name.replace("_", "-"), value) for name, value in more.items()),
+        ]
+        block = self.encoder.encode(fields)
+        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
+        for place, piece in enumerate(pieces):
+            kind = frames.CONTINUATION if place else frames.HEADERS
+            last = frames.END_HEADERS if place == len(pieces) - 1 else 0
+            ending = frames.END_STREAM if end and not place else 0
+            self.send(frame(kind, last | ending, number, piece))
+
+    def message(self, number: int, *messages: ProcessingRequest, end: bool = False) -> None:
+        data = b"".join(
+            b"\0" + len(one).to_bytes(4, "big") + one
+            for one in (message.SerializeToString() for message in messages)
+        )
+        while data:
+            piece, data = data[:16_384], data[16_384:]
+            self.send(frame(frames.DATA, frames.END_STREAM if end and not data else 0, number, piece))
+
+    async def frame(self) -> tuple[int, int, int, bytes] | None:
+        """The next frame; None at the end of the connection."""
+        try:
+            head = await self.reader.readexactly(9)
+            high, low, kind, flags, number = frames.HEAD.unpack(head)
+            return kind, flags, number, await self.reader.readexactly(high << 8 | low)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def until(self, kind: int, number: int | None = None, flags: int = 0) -> bytes:
+        """The payload of the next frame of a kind."""
+        async with asyncio.timeout(20):
+            while True:
+                found = await self.frame()
+                assert found is not None, "the connection ended"
+                if found[0] == frames.HEADERS:
+                    self.decoded = self.fields(found[3])
+                if found[0] == kind and number in (None, found[2]) and found[1] & flags == flags:
+                    return found[3]
+
+    def fields(self, block: bytes) -> dict[str, str]:
+        return {
+            bytes(name).decode(): bytes(value).decode()
+            for name, value in self.decoder.decode(block, raw=True)
+        }
+
+    async def status(self, number: int) -> str:
+        """The gRPC status that ends a stream."""
+        await self.until(frames.HEADERS, number, frames.END_STREAM)
+        return self.decoded["grpc-status"]
+
+    async def ends(self) -> int | None:
+        """Read to the end of the connection; returns the code of the last GOAWAY."""
+        code = None
+        async with asyncio.timeout(20):
+            while (found := await self.frame()) is not None:
+                if found[0] == frames.GOAWAY:
+                    code = int.from_bytes(found[3][4:8], "big")
+        return code
+
+
+@asynccontextmanager
+async def raw(at: Front, *, port: int = 0, settings: bytes | None = None) -> AsyncIterator[Raw]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port or at.server.port)
+    try:
+        one = Raw(reader, writer)
+        one.send(frames.PREFACE, frames.settings({}) if settings is None else settings)
+        yield one
+    finally:
+        writer.transport.abort()
+
+
+async def test_h2spec_finds_nothing(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at:
+        program = await asyncio.to_thread(h2spec)
+        process = await asyncio.create_subprocess_exec(
+            str(program), "-h", "127.0.0.1", "-p", str(at.server.port), "-o", "5", "generic", "http2", "hpack",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        output = (await process.communicate())[0].decode()
+        assert process.returncode == 0, output[output.rfind("Failures:") :]
+        told = re.search(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed", output)
+        assert told
+        assert told[1] == told[2]
+        assert int(told[1]) >= 145
+        assert at.server.http2.handler_errors == 0
+        assert await at.served()
+
+
+# -- what is no call -------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_not_grpc_is_told_so(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1, "/", end=True, method="GET", kind="text/html")
+        await one.until(frames.HEADERS, 1)
+        assert one.decoded[":status"] == "415"
+        assert b"gRPC" in await one.until(frames.DATA, 1)
+
+
+async def test_what_is_not_grpc_and_never_whole_is_given_up(
+    make_picks: MakePicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "STRANGER_SECONDS", 0.2)
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1, "/", kind="text/html")
+        await one.until(frames.RST_STREAM, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"path": "/no.Such/Method"}, "12"),
+        ({"grpc_timeout": "soon"}, "13"),
+        ({"grpc_timeout": "0S"}, "4"),
+        ({"x": "a" * 16_000, "y": "b" * 16_000, "z": "c" * 4_000}, "8"),
+    ],
+    ids=["method", "no timeout", "no time", "headers"],
+)
+async def test_a_call_that_cannot_be_served_is_told_why(
+    make_picks: MakePicks, more: dict[str, str], status: str
+) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1, **more)  # type: ignore[arg-type]
+        assert await one.status(1) == status
+        one.ask(3)
+        one.message(3, request_headers(end=True))
+        await one.until(frames.DATA, 3)
+
+
+@pytest.mark.parametrize("size", [20, 40_000])
+async def test_a_compressed_message_ends_its_call_alone(make_picks: MakePicks, size: int) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1)
+        one.ask(3)
+        one.send(frame(frames.DATA, 0, 1, b"\x01" + size.to_bytes(4, "big") + b"x" * 20))
+        assert await one.status(1) == "12"
+        one.message(3, request_headers(end=True))
+        await one.until(frames.DATA, 3)
+        assert at.server.http2.messages_compressed == 1
+        assert at.server.open_streams == 1
+
+
+async def test_a_stream_that_ends_amid_a_message_fails_and_gives_its_memory_back(
+    make_picks: MakePicks,
+) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1)
+        one.send(frame(frames.DATA, 0, 1, b"\0\0\0\x10\0" + b"x" * 100))
+        await at.eventually(lambda: at.server.buffered_bytes == 105)
+        one.send(frame(frames.DATA, frames.END_STREAM, 1, b"x"))
+        assert await one.status(1) == "13"
+        assert at.server.buffered_bytes == 0
+        assert at.server.open_streams == 0
+
+
+async def test_messages_come_in_any_pieces(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1)
+        data = b"".join(
+            b"\0" + len(part).to_bytes(4, "big") + part
+            for part in (
+                request_headers(mode=DUPLEX).SerializeToString(),
+                request_body(b"x" * 50, end=False).SerializeToString(),
+                request_body(b"y" * 50).SerializeToString(),
+            )
+        )
+        for at_ in range(len(data)):
+            one.send(frame(frames.DATA, 0, 1, data[at_ : at_ + 1]))
+        await one.until(frames.DATA, 1)
+        assert at.picks.requests[0].body == b"x" * 50 + b"y" * 50
+        assert at.server.buffered_bytes in {0, 100}
+
+
+async def test_a_deadline_of_the_client_ends_the_call(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1, grpc_timeout="200m")
+        one.message(1, request_headers(end=True))
+        await one.until(frames.DATA, 1)
+        assert await one.status(1) == "4"
+        assert at.picks.overs == [("booking", End.CANCELLED)]
+        assert at.server.http2.deadlines == 1
+
+
+# -- picks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pick_that_is_made_at_once_is_answered_in_the_same_write(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        at.picks.pick = at.picks.decide  # type: ignore[method-assign, assignment]
+        one.ask(1)
+        one.message(1, request_headers(mode=DUPLEX), request_body(b"{}"))
+        data = await one.until(frames.DATA, 1)
+        first = int.from_bytes(data[1:5], "big")
+        assert ProcessingResponse.FromString(data[5 : 5 + first]).HasField("request_headers")
+        assert ProcessingResponse.FromString(data[10 + first :]).HasField("request_body")
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing of ours waits for anything"
+
+
+async def test_a_pick_that_raises_at_once_is_answered_500(make_picks: MakePicks) -> None:
+    def broken(_: HttpRequest) -> Refused:
+        raise ValueError("a defect")
+
+    async with front(make_picks) as at, raw(at) as one:
+        at.picks.pick = broken  # type: ignore[method-assign, assignment]
+        one.ask(1)
+        one.message(1, request_headers(end=True))
+        answer = ProcessingResponse.FromString((await one.until(frames.DATA, 1))[5:])
+        assert answer.immediate_response.status.code == 500
+        assert at.server.counts.pick_errors == 1
+
+
+async def test_a_picker_that_raises_where_nothing_may_ends_one_stream_alone(make_picks: MakePicks) -> None:
+    def broken(*_: Any) -> None:
+        raise ValueError("a defect")
+
+    async with front(make_picks) as at, raw(at) as one:
+        at.picks.responded = broken  # type: ignore[method-assign, assignment]
+        for number in (1, 3):
+            one.ask(number)
+            one.message(number, request_headers(end=True))
+            await one.until(frames.DATA, number)
+        one.message(1, response_headers())
+        await one.until(frames.RST_STREAM, 1)
+        assert at.server.open_streams == 1
+        assert at.server.http2.handler_errors == 1
+        one.message(3, request_headers(end=True))
+        assert await one.status(3) == "0"
+
+
+# -- slow and hostile peers ------------------------------------------------------------------------------------------
+
+
+async def test_a_gateway_that_does_not_take_its_answers_is_given_up(
+    make_picks: MakePicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from picker.serving.native import extproc
+
+    monkeypatch.setattr(extproc, "WRITE_SECONDS", 0.5)
+    async with (
+        front(make_picks) as at,
+        raw(at, settings=frames.settings({frames.INITIAL_WINDOW_SIZE: 1_000})) as one,
+    ):
+        one.ask(1)
+        one.ask(3)
+        one.message(1, request_headers(mode=DUPLEX), request_body(b"x" * 200_000))
+        await at.eventually(lambda: at.server.counts.write_timeouts == 1)
+        await one.until(frames.RST_STREAM, 1)
+        assert at.server.buffered_bytes == 0
+        assert at.picks.overs == [("booking", End.CANCELLED)]
+        one.message(3, request_headers(end=True))
+        await one.until(frames.DATA, 3)
+
+
+async def test_a_body_is_held_once_while_the_gateway_takes_it(make_picks: MakePicks) -> None:
+    async with (
+        front(make_picks) as at,
+        raw(at, settings=frames.settings({frames.INITIAL_WINDOW_SIZE: 1_000})) as one,
+    ):
+        one.ask(1)
+        one.message(1, request_headers(mode=DUPLEX), request_body(b"x" * 1_000_000))
+        await at.eventually(lambda: at.server.counts.decided == 1)
+        assert at.server.buffered_bytes == 1_000_000
+        one.send(frames.window_update(1, 2_000_000), frames.window_update(0, 2_000_000))
+        await at.eventually(lambda: at.server.buffered_bytes == 0)
+
+
+async def test_a_connection_that_does_not_read_holds_up_no_other(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at:
+        wide = frames.settings({frames.INITIAL_WINDOW_SIZE: 1 << 30}) + frames.window_update(0, 1 << 30)
+        async with raw(at, settings=wide) as one:
+            for number in range(1, 21, 2):
+                one.ask(number)
+                one.message(number, request_headers(mode=DUPLEX), request_body(b"x" * 3_000_000))
+            await at.eventually(lambda: at.server.counts.decided == 10, 30)
+            assert await at.served()
+            total = 0
+            async with asyncio.timeout(30):
+                while total < 30_000_000:
+                    found = await one.frame()
+                    assert found is not None
+                    total += len(found[3]) if found[0] == frames.DATA else 0
+            await at.eventually(lambda: at.server.buffered_bytes == 0)
+
+
+FLOODS = {
+    "flooded_pings": frame(frames.PING, 0, 0, b"12345678") * 1_100,
+    "flooded_settings": frames.settings({}) * 200,
+    "flooded_idle": frame(frames.PRIORITY, 0, 1, b"\0\0\0\0\x05") * 2_100,
+    "flooded_windows": frames.window_update(0, 1) * 10_100,
+    "flooded_empty": frame(frames.DATA, 0, 1, b"") * 1_100,
+    "flooded_headers": frame(frames.HEADERS, 0, 3, b"") + frame(frames.CONTINUATION, 0, 3, b"") * 20,
+    "connection_errors": frame(frames.DATA, 0, 0, b""),
+}
+
+
+@pytest.mark.parametrize("count", FLOODS)
+async def test_a_flood_is_cut_off_and_others_do_not_notice(make_picks: MakePicks, count: str) -> None:
+    async with front(make_picks) as at, at.channel() as channel, raw(at) as one:
+        held = channel.stream_stream(PROCESS, response_deserializer=ProcessingResponse.FromString)()
+        await held.write(request_headers(mode=DUPLEX).SerializeToString())
+        one.ask(1)
+        one.message(1, request_headers(end=True))
+        await one.until(frames.DATA, 1)
+        one.send(FLOODS[count])
+        await one.ends()
+        assert getattr(at.server.http2, count) == 1
+        assert at.picks.overs == [("booking", End.CANCELLED)]
+        await held.write(request_body(b"{}").SerializeToString())
+        assert (await held.read()).HasField("request_headers")
+
+
+async def test_rapid_resets_are_cut_off(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        for number in range(1, 2 * floods.UNREAD + 10_000, 2):
+            one.ask(number)
+            one.send(frames.reset(number, frames.CANCEL))
+        assert await one.ends() in (frames.ENHANCE_YOUR_CALM, None)
+        assert at.server.http2.flooded_resets == 1
+        assert at.server.open_streams == 0
+        assert await at.served()
+
+
+async def test_a_dead_peer_of_a_kept_connection_is_found(make_picks: MakePicks) -> None:
+    async with front(make_picks, keepalive_seconds=1, keepalive_timeout_seconds=1) as at, raw(at) as one:
+        one.ask(1)
+        one.message(1, request_headers(end=True))
+        ping = await one.until(frames.PING)
+        one.send(frame(frames.PING, frames.ACK, 0, ping))
+        await one.until(frames.PING)
+        await at.eventually(lambda: at.server.http2.connections_dead == 1)
+        assert at.picks.overs == [("booking", End.CANCELLED)]
+
+
+async def test_who_does_not_take_the_last_word_is_cut(
+    make_picks: MakePicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "LINGER_SECONDS", 0.5)
+    async with front(make_picks) as at:
+        wide = frames.settings({frames.INITIAL_WINDOW_SIZE: 1 << 30}) + frames.window_update(0, 1 << 30)
+        async with raw(at, settings=wide) as one:
+            for number in range(1, 21, 2):
+                one.ask(number)
+                one.message(number, request_headers(mode=DUPLEX), request_body(b"x" * 3_000_000))
+            await at.eventually(lambda: at.server.counts.decided == 10, 30)
+            one.send(frame(frames.DATA, 0, 0, b"a fault"))
+            await at.eventually(lambda: at.server.http2.connections_lingering == 1)
+            assert at.server.open_streams == 0
+            assert at.server.buffered_bytes == 0
+
+
+async def test_a_stop_tells_peers_to_go_and_closes_what_is_held_with_ok(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1)
+        one.message(1, request_headers(end=True))
+        await one.until(frames.DATA, 1)
+        one.ask(3, LOGS)
+        one.ask(5, WATCH)
+        question = HealthCheckRequest(service="readiness").SerializeToString()
+        one.send(
+            frame(frames.DATA, frames.END_STREAM, 5, b"\0" + len(question).to_bytes(4, "big") + question)
+        )
+        await one.until(frames.DATA, 5)
+        async with asyncio.timeout(5):
+            await at.server.stop()
+        statuses: dict[int, str | None] = {}
+        code = None
+        while (found := await one.frame()) is not None:
+            if found[0] == frames.HEADERS:
+                fields = one.fields(found[3])
+                statuses[found[2]] = fields.get("grpc-status", statuses.get(found[2]))
+            elif found[0] == frames.GOAWAY:
+                code = int.from_bytes(found[3][4:8], "big")
+        assert statuses == {1: "0", 3: "0", 5: "14"}
+        assert code == frames.NO_ERROR
+        assert at.picks.overs == [("booking", End.DRAINED)]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+async def test_a_check_of_health_is_one_message(make_picks: MakePicks, count: int) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1, CHECK)
+        one.send(frame(frames.DATA, frames.END_STREAM, 1, b"\0\0\0\0\0" * count))
+        assert await one.status(1) == "13"
