@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -13,9 +15,12 @@ from chaos.result import Result
 from chaos.story import Story
 from chaos.targets.local import Local
 from chaos.topology import Topology
+from picker.sim.model import MODEL
 from picker.sim.processes import ProcessError
 
 QUIET_SECONDS = 30.0
+ENOUGH_SERVED = 15
+"""So many requests in a row, over more than a second: the gateway asks replicas for their health once a second."""
 
 
 class Bench:
@@ -44,6 +49,7 @@ class Bench:
             await self.end()
         if self._local is None:
             self._local = await self._start(topology)
+        await _until_served(self._local)
         await _until_quiet(self._local)
         return self._local
 
@@ -91,6 +97,18 @@ class Bench:
 
     def done(self, result: Result) -> None:
         """Whoever performs a run has its result."""
+
+
+async def _until_served(local: Local) -> None:
+    """The gateway may yet have to find out that the replicas were away, and are there again."""
+    body = {"model": MODEL, "prompt": "harbor", "max_tokens": 1}
+    deadline, served = time.monotonic() + QUIET_SECONDS, 0
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as http:
+        while time.monotonic() < deadline and served < ENOUGH_SERVED:
+            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with http.post(f"{local.gateway}/v1/completions", json=body) as response:
+                    served = served + 1 if response.status == 200 else 0
+            await asyncio.sleep(0.1)
 
 
 async def _until_quiet(local: Local) -> None:

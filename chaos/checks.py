@@ -13,6 +13,7 @@ from chaos.checkers.bookings import (
     SumsExact,
 )
 from chaos.checkers.calls import Answered, CallsMade, Counted, FaultSeen, InFlight, PicksWithin, Whole
+from chaos.checkers.enough import AsManyBooked
 from chaos.checkers.error import Balanced, BookingError, NoPickOfTheGone
 from chaos.checkers.events import IndexesTrue
 from chaos.checkers.plane import LateChangesNothing, LeasesKept, NothingForgotten, PlaneExact
@@ -35,7 +36,7 @@ one_active_each, nothing_left, views_agree = OneActiveEach, NothingLeft, ViewsAg
 flat, indexes_true = Flat, IndexesTrue
 never_empty, seen_by_all = NeverEmpty, SeenByAll
 plane_exact, leases_kept, nothing_forgotten = PlaneExact, LeasesKept, NothingForgotten
-late_changes_nothing, attempts_known = LateChangesNothing, AttemptsKnown
+late_changes_nothing, attempts_known, as_many_booked = LateChangesNothing, AttemptsKnown, AsManyBooked
 peers_kept, peers_differed = PeersKept, PeersDiffered
 booking_shown, retried, under_way_at_once = BookingShown, Retried, Together
 events_healthy, prefixes_found, schema_follows, poison_refused = (
@@ -57,6 +58,13 @@ BOOKINGS: tuple[Check, ...] = (
     plane_exact(),
 )
 """What holds of bookings in every scenario."""
+UNTOLD_SECONDS = 9.0
+"""For ends that nobody could tell, and where no replica knows yet how a worker's reports usually vary: three seconds
+more, until a booking counts as silent or a deficit is beyond doubt."""
+UNTOLD: tuple[Check, ...] = tuple(
+    none_outlives(UNTOLD_SECONDS) if each == none_outlives() else each for each in BOOKINGS
+)
+"""`BOOKINGS`, where a fault takes the gateway's word or every replica away."""
 ALWAYS: tuple[Check, ...] = (answered(), whole(), *BOOKINGS)
 """What holds in every scenario in which nothing that a request needs is taken away: nothing fails, nothing is cut."""
 

@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable
 from pathlib import Path
 
 import aiohttp
@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from chaos.quiet import is_quiet
-from chaos.result import Result
+from chaos.result import Result, ScenarioFailed
 from chaos.run import Run
 from chaos.scenario import SUITES, Scenario, scenario_of
 from chaos.story import Story
@@ -183,6 +183,10 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Session]:
     """The clusters of this session; the last one ends with it."""
     session = session_of(request.config)
     session.folder.mkdir(parents=True, exist_ok=True)
+    # of the whole suite: properties of a single case are not in the schema that readers of JUnit's XML check
+    record = request.getfixturevalue("record_testsuite_property")
+    for name, value in (("suite", session.suite), ("seed", session.seed), ("mutant", session.mutant)):
+        record(name, value)
     yield session
     await session.discard()
 
@@ -193,8 +197,18 @@ def run(request: pytest.FixtureRequest, stage: Session, plane: PlaneName) -> Run
     spec = scenario_of(request.function)
     assert isinstance(spec, Scenario), "the fixture `run` is for scenarios"
     topology = spec.topology.on(plane)
-    request.node.user_properties += [("seed", stage.seed), ("plane", plane), ("topology", topology.words())]
     return Run(spec, topology, stage)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Of a scenario that did not pass its findings are shown, not the lines of the suite that led to them."""
+    report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, ScenarioFailed):
+        report.longrepr = str(call.excinfo.value)
+    return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

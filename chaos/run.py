@@ -58,6 +58,8 @@ class Run:
     _happened: list[Check] = field(default_factory=list)
     _holds: list[Check] = field(default_factory=list)
     _injected: list[str] = field(default_factory=list)
+    _broken: list[Finding] = field(default_factory=list)
+    """Runs to compare with that came to nothing."""
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self._seed_text)
@@ -169,7 +171,7 @@ class Run:
         """Play it once and judge it. Never raises but for cancellation: what breaks is unknown."""
         begun = time.monotonic()
         file = self._fresh_file()
-        broken: list[Finding] = []
+        broken = list(self._broken)
         try:
             self._target = await self.stage.cluster(self.topology)
             await self._record(file)
@@ -202,7 +204,12 @@ class Run:
         known = self.stage.twin(key)
         if known is None:
             run = Run(self.scenario, topology, self.stage, faults=False)
-            known = (await run.perform({})).story
+            result = await run.perform({})
+            if result.verdict is not Verdict.PASS:  # it says nothing, and what needs it is unknown
+                why = "; ".join(each.summary for each in result.findings if each.verdict is not Verdict.PASS)
+                self._broken.append(unknown(f"the run to compare with ({name}) is played to its end", why))
+                return None
+            known = result.story
             if known is not None:
                 self.stage.keep_twin(key, known)
         return known

@@ -66,7 +66,9 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         "Picks",
         (
-            Panel("Picks by result", {"{{result}}": _rate("endpoint_picker_requests_total", "result")}, "reqps"),
+            Panel(
+                "Picks by result", {"{{result}}": _rate("endpoint_picker_requests_total", "result")}, "reqps"
+            ),
             Panel(
                 "Time to decide",
                 {
@@ -77,7 +79,11 @@ ROWS: Final[tuple[Row, ...]] = (
             ),
             Panel("Picks by replica", {"{{pod}}": _rate("endpoint_picker_requests_total", "pod")}, "reqps"),
             Panel("Refused", {"{{code}}": _rate("picker_refused_total", "code")}, "reqps"),
-            Panel("Routed by load alone", {"{{reason}}": _rate("picker_routed_by_load_total", "reason")}, "reqps"),
+            Panel(
+                "Routed by load alone",
+                {"{{reason}}": _rate("picker_routed_by_load_total", "reason")},
+                "reqps",
+            ),
             Panel("Open ext_proc streams", {"{{pod}}": f"picker_streams_open{OURS}"}),
         ),
     ),
@@ -111,9 +117,14 @@ ROWS: Final[tuple[Row, ...]] = (
         "Shared state",
         (
             Panel(
-                "State plane", {"{{pod}}": f"picker_plane_state{OURS}"}, text="0 healthy, 1 slow, 2 away.", width=6
+                "State plane",
+                {"{{pod}}": f"picker_plane_state{OURS}"},
+                text="0 healthy, 1 slow, 2 away.",
+                width=6,
             ),
-            Panel("From a pick to its sight", {"{{pod}}": f"picker_plane_staleness_seconds{OURS}"}, "s", width=6),
+            Panel(
+                "From a pick to its sight", {"{{pod}}": f"picker_plane_staleness_seconds{OURS}"}, "s", width=6
+            ),
             Panel("Bookings waiting to be written", {"{{pod}}": f"picker_plane_outbox{OURS}"}, width=6),
             Panel(
                 "Bookings seen",
@@ -165,7 +176,9 @@ def _panel(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
         "datasource": source,
         "gridPos": {"x": x, "y": y, "w": panel.width, "h": 8},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}} if panel.kind == "timeseries" else {},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}}
+        if panel.kind == "timeseries"
+        else {},
         "targets": [
             {"refId": chr(ord("A") + place), "datasource": source, "expr": query, "legendFormat": legend}
             for place, (legend, query) in enumerate(panel.queries.items())

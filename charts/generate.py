@@ -1,4 +1,4 @@
-"""Writes what of the chart is made: the settings among its values, its schema, the table that its templates read, dashboards.
+"""Writes what of the chart is made: settings among its values, its schema, its templates' table, dashboards, README.
 
     python charts/generate.py [--check]
 
@@ -99,7 +99,7 @@ class SchemaOf:
 
     def of(self, value: Any, path: str = "") -> dict[str, Any]:
         """The schema of one value and of all below it."""
-        given = _written_out(self._constraints.get(path, {}))
+        given: dict[str, Any] = _written_out(self._constraints.get(path, {}))
         self._used.update({path} & set(self._constraints))
         if isinstance(value, dict) and (value or "properties" in given) and not self._free(given):
             below = {key: self.of(each, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
@@ -158,6 +158,7 @@ def _row(each: Setting) -> dict[str, Any]:
         "also": list(each.also),
         "part": each.part,
         "key": each.key,
+        "path": list(each.path),
         "kind": each.kind,
         "default": each.default,
         "generated": each.generated,
@@ -182,7 +183,7 @@ def readme(all_values: str) -> str | None:
             (Path(folder) / name).write_text((CHART / name).read_text())
         (Path(folder) / "values.yaml").write_text(all_values)
         command = [str(HELM_DOCS), "--chart-search-root", folder, "--sort-values-order", "file"]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=60)  # noqa: S603 - our own helm-docs
         text = (Path(folder) / "README.md").read_text()
     return re.sub(r"[ \t]+\n", "\n", text).rstrip() + "\n"
 

@@ -44,6 +44,9 @@ HOMES: Final[Mapping[str, str]] = {
 }
 """Settings that have a place of their own among the values; an empty one is told by the pod itself."""
 
+WIRED: Final[frozenset[str]] = frozenset({"PICKER_TLS_CLIENT_NAMES", "PICKER_PEERS"})
+"""Those of them whose value becomes the variable as it stands, without a template of their own."""
+
 ALSO: Final[Mapping[str, tuple[str, ...]]] = {"PICKER_SYNC": ("DYN_ROUTER_REPLICA_SYNC",)}
 """Names that speak about the same thing without being aliases: an operator's own word on them silences the chart's."""
 
@@ -72,6 +75,11 @@ class Setting:
     def generated(self) -> bool:
         """Whether its value stands in the generated block."""
         return self.variable not in HOMES
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The keys of the value that becomes the variable as it stands; empty where a template makes the variable."""
+        return tuple(self.home.split(".")) if self.generated or self.variable in WIRED else ()
 
 
 def camel(field: str) -> str:

@@ -100,7 +100,9 @@ class Replica:
         self.reconciling = Reconciling(
             self.desk, clock=clock, reports=self._reports, blind_seconds=settings.plane.drain_blind_seconds
         )
-        self.membership = Membership(settings, self.desk, self.underway, clock=clock)
+        self.membership = Membership(
+            settings, self.desk, self.underway, clock=clock, rules=lambda: self.rules.digest
+        )
         self.picking = Picking(
             settings,
             pool=self.pool,

@@ -25,6 +25,9 @@ LOG_MEMORY = 300.0
 LOG_GRACE = 10.0
 """Seconds for which a log is still expected after the member that received it has gone: gateways open it anew."""
 
+RULES_GRACE = 120.0
+"""Seconds for which members may rewrite models by other rules: a changed file does not reach all of them at once."""
+
 SIGHTING_SECONDS = 1.0
 
 POOL_WIDE = (
@@ -67,8 +70,15 @@ class Membership:
     """Speaks and listens through the members' info. `tick` is called a few times a second."""
 
     def __init__(
-        self, settings: Settings, desk: Members, underway: Underway, *, clock: Callable[[], float]
+        self,
+        settings: Settings,
+        desk: Members,
+        underway: Underway,
+        *,
+        clock: Callable[[], float],
+        rules: Callable[[], str] = lambda: "",
     ) -> None:
+        """``rules`` tells a digest of the model rewrites in force; empty: not known."""
         self.peers: Iterable[object] = ()
         """As discovery has them."""
         self._hold: Literal["", "headers", "response"] = settings.serving.stream_hold
@@ -83,6 +93,10 @@ class Membership:
         """Numbers the batches: the same ids named again are news."""
         self._heard: dict[Owner, str] = {}
         self._differing: frozenset[str] = frozenset()
+        self._rules = rules
+        self._rules_since: dict[Owner, float] = {}
+        """Members that rewrite models by other rules -> since when."""
+        self._rules_differing: frozenset[str] = frozenset()
         desk.publish(schema=str(SCHEMA), digest=self._digest, log="0", seen="")
 
     def hold(self) -> Literal["headers", "response"]:
@@ -101,11 +115,16 @@ class Membership:
         """Members that run with other pool-wide settings."""
         return self._differing
 
+    @property
+    def rules_differing(self) -> frozenset[str]:
+        """Members that have rewritten models by other rules for longer than a new file takes to reach all."""
+        return self._rules_differing
+
     def tick(self, now: float) -> None:
         """Refresh what we say, and take in what the others say."""
         heard = self._underway.log_heard
         mine = heard is not None and now - heard < LOG_MEMORY
-        self._desk.publish(log="1" if mine else "0")
+        self._desk.publish(log="1" if mine else "0", rules=self._rules())
         if now - self._sighted_at >= SIGHTING_SECONDS:
             self._sighted_at = now
             fresh = self._underway.sightings()
@@ -128,6 +147,7 @@ class Membership:
         for owner in self._heard.keys() - others.keys():
             del self._heard[owner]
         self._compare(others)
+        self._compare_rules(others)
 
     def _compare(self, others: Mapping[Owner, Mapping[str, str]]) -> None:
         differing = frozenset(
@@ -138,3 +158,16 @@ class Membership:
                 "members run with other pool-wide settings", members=sorted(differing), digest=self._digest
             )
         self._differing = differing
+
+    def _compare_rules(self, others: Mapping[Owner, Mapping[str, str]]) -> None:
+        now, mine = self._clock(), self._rules()
+        differing = {
+            owner for owner, info in others.items() if mine and info.get("rules", "") not in {"", mine}
+        }
+        self._rules_since = {owner: self._rules_since.get(owner, now) for owner in differing}
+        told = frozenset(
+            owner.name for owner, since in self._rules_since.items() if now - since > RULES_GRACE
+        )
+        if told - self._rules_differing:
+            log.error("members rewrite models by other rules", members=sorted(told), digest=mine)
+        self._rules_differing = told

@@ -107,7 +107,7 @@ class Status:
                 "predictions_confirmed": {name: round(ratio, 3) for name, ratio in it.predicted.ratios().items()},
             },
             "tokenizers": it.tokens.status(),
-            "model_rewrites": it.rules.status(),
+            "model_rewrites": {**it.rules.status(), "differ": sorted(it.membership.rules_differing)},
             "criteria": _criteria(it.criteria),
             "adapters": {"known": len(it.registry.adapters), "forgotten": it.registry.adapters.forgotten},
             "workers": [self._worker(name, events.workers.get(name)) for name in it.registry.names],
@@ -165,7 +165,7 @@ class Status:
             "bookings_draining": plane.draining,
             "index_entries": len(it.index),
             "ready": float(it.readiness.ready),
-            "settings_differ": float(bool(it.membership.differing)),
+            "settings_differ": float(bool(it.membership.differing or it.membership.rules_differing)),
             "events_silent_workers": len(it.subscriber.silent()),
             "predictions_failing_models": len(it.predicted.failing()),
         }

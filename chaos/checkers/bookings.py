@@ -169,7 +169,7 @@ class NoneOutlivesItsWork:
                     told.add((view.replica, booking.id))
                     lines.append(
                         f"{view.replica} at {view.asked - story.begun:.2f} s still shows {booking.id} ({booking.state},"
-                        f" {booking.cause}, of {booking.owner}) {over:.1f} s too late"
+                        f" {booking.cause}, of {booking.owner}) {over:.1f} s after its work"
                     )
         good = f"the longest stayed {longest:.2f} s"
         return judged(

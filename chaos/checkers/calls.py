@@ -267,8 +267,13 @@ class FaultSeen:
             return failed(
                 self.name, f"{len(lives)} begun, {len(proven)} proven and healed, {len(long)} long enough"
             )
-        said = "; ".join(f"{f.target}: {dict(f.proof)}" for f in long)
+        said = "; ".join(f"{f.target}{_proof(f)}" for f in long)
         return passed(self.name, said)
+
+
+def _proof(fault: FaultLife) -> str:
+    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fault.proof.items())
+    return f": {said}"[:300] if said else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,19 +55,31 @@ class LeasesKept:
     name: str = "no lease of a living replica falls"
 
     def judge(self, story: Story) -> Finding:
-        """Looks for heartbeats that found somebody silent; each replica counts those that it found."""
+        """Looks for heartbeats that found somebody silent, and for members that others no longer know."""
         touched = [each for each in story.faults if each.target in story.header["replicas"]]
         if touched or not story.counters:
             return unknown(self.name, "a replica was touched on purpose, or none showed its counters")
-        lines = []
-        for replica, series in story.counters.items():
-            for (_, before), (t, now) in pairwise(series):
-                fell = now.get(LAPSED, 0) - before.get(LAPSED, 0)
-                if fell > 0:
-                    lines.append(f"{replica} found {fell:g} silent by {t - story.begun:.2f} s")
+        lines = [*_lapses(story), *_missed_members(story)]
         if lines and any(end - begin > VISIBLE_SECONDS for begin, end in story.stalls):
             return unknown(self.name, "leases fell, but the machine stood still, too", lines)
         return judged(self.name, lines, "none fell", "times leases fell of replicas that nobody touched")
+
+
+def _lapses(story: Story) -> Iterator[str]:
+    for replica, series in story.counters.items():
+        for (_, before), (t, now) in pairwise(series):
+            fell = now.get(LAPSED, 0) - before.get(LAPSED, 0)
+            if fell > 0:
+                yield f"{replica} found {fell:g} silent by {t - story.begun:.2f} s"
+
+
+def _missed_members(story: Story) -> Iterator[str]:
+    """What each replica was told last of who is a member; an answer that was lost told nobody of a lapse."""
+    for replica, states in story.statuses.items():
+        for before, now in pairwise(states):
+            gone = set(before.value["members"]) - set(now.value["members"])
+            if gone:
+                yield f"{replica} at {now.t - story.begun:.2f} s misses {', '.join(sorted(gone))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ async def _drained(running: Running, replica: str) -> list[Any]:
             page = await response.json(content_type=None)
     except aiohttp.ClientError as error:
         raise OSError(str(error)) from error
-    own = [each for each in page["bookings"] if each["owner"].startswith(f"{replica}/")]
+    epoch = page["version"]["epoch"]
+    own = [{**each, "epoch": epoch} for each in page["bookings"] if each["owner"].startswith(f"{replica}/")]
     return [each for each in own if each["state"] == "draining" and each["term"] > 1]
 
 
@@ -87,7 +88,7 @@ async def _send(running: Running, bookings: list[Any]) -> Evidence:
     try:
         for each in bookings:
             amount = Amount(each["prefill_tokens"], each["blocks"], REQUESTS)
-            await log.tell(codec.Adjust(each["id"], each["term"] - 1, OP, amount), 0)
+            await log.tell(codec.Adjust(each["id"], each["term"] - 1, OP, amount), each["epoch"])
     except StatePlaneError as error:
         raise InjectionError(f"the late operations could not be written: {error}") from error
     finally:

@@ -22,7 +22,8 @@ def _taken_for_whole(cursor: Cursor) -> None:
 def _never_asks(*, after_a_gap: bool) -> None:
     def make(rightly: Any) -> Any:
         async def wrongly(self: Recovering, follower: Follower) -> bool:
-            if follower.cursor._based is not after_a_gap:
+            follows = follower.cursor._based and follower.cursor.epoch is not None
+            if follows is not after_a_gap:
                 done: bool = await rightly(self, follower)
                 return done
             _taken_for_whole(follower.cursor)

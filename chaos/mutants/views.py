@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from chaos.mutants.planting import exchange
+from stateplane.booking import NOTHING
 from stateplane.link import Link
 from stateplane.view import View
 
@@ -18,17 +20,28 @@ def _empty(view: View) -> None:
 
 
 def zero_when_away() -> None:
-    """While the plane does not answer, the view is empty."""
+    """While the plane does not answer, a view says that nothing is booked anywhere."""
+    away: set[int] = set()
 
-    def make(rightly: Any) -> Any:
+    def make_gate(rightly: Any) -> Any:
         def wrongly(self: Link) -> None:
             rightly(self)
-            if self.away:
-                _empty(self._view)
+            (away.add if self.away else away.discard)(id(self._view))
 
         return wrongly
 
-    exchange(Link, "_gate", make)
+    def empty(nothing: Any) -> Callable[[Any], Any]:
+        def make(rightly: Any) -> Any:
+            def wrongly(self: View, *args: Any) -> Any:
+                return nothing if id(self) in away else rightly(self, *args)
+
+            return wrongly
+
+        return make
+
+    exchange(Link, "_gate", make_gate)
+    for name, nothing in (("load", NOTHING), ("loads", {}), ("bookings", {}), ("on", ())):
+        exchange(View, name, empty(nothing))
 
 
 def resync_clears() -> None:

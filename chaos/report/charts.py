@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from chaos.story import FOREVER, Story
+from chaos.story import FOREVER, FaultLife, Story
 
-WIDTH, LEFT, RIGHT, TOP = 960, 46, 12, 18
+WIDTH, LEFT, RIGHT, TOP = 960, 46, 12, 6
+LANE, LETTER = 17, 6.4
+"""Height of a fault's lane, and about the width of a letter in it."""
 HEIGHT = 84
 GAP = 30
 STEP = 0.2
@@ -31,43 +33,79 @@ class Axis:
 
 
 def charts(story: Story) -> str:
-    """One SVG: the requests above, a strip for each worker below, faults as bands through all of them."""
+    """One SVG: the faults and the requests above, a strip for each worker below, the faults' bands through them all."""
     axis = Axis(story.begun, story.ended)
-    strips = [_requests_strip(story, axis)]
     names = {address: name for name, address in story.workers.items()}
-    strips += [
-        _worker_strip(story, axis, worker, names[worker]) for worker in sorted(names, key=names.__getitem__)
+    workers = sorted(names, key=names.__getitem__)
+    strips = [
+        _requests_strip(story, axis),
+        *(_worker_strip(story, axis, each, names[each]) for each in workers),
     ]
-    height = TOP + len(strips) * (HEIGHT + GAP) + 6
+    lanes = _lanes(story, axis)
+    top = TOP + LANE * (1 + max((lane for _, lane in lanes), default=-1)) + GAP - 8
+    height = top + len(strips) * (HEIGHT + GAP) - 4
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="timeline of the run" class="timeline">',
-        *_bands(story, axis, height - 14),
+        *(_band(story, axis, fault, lane, height - 16) for fault, lane in lanes),
     ]
     for number, strip in enumerate(strips):
-        parts.append(f'<g transform="translate(0 {TOP + number * (HEIGHT + GAP)})">{strip}</g>')
+        parts.append(f'<g transform="translate(0 {top + number * (HEIGHT + GAP)})">{strip}</g>')
     parts.append(_seconds(axis, height))
     return "".join((*parts, "</svg>", _legend(story)))
 
 
 def _legend(story: Story) -> str:
     keys = enumerate(sorted(story.views))
-    named = "".join(f'<span class="key k{number % 6}">{escape(replica)}</span>' for number, replica in keys)
-    return f'<p class="legend">{named}<span class="key shape">truly carried</span></p>'
+    named = "".join(
+        f'<span class="key k{number % 6}">booked, as {escape(replica)} sees it</span>'
+        for number, replica in keys
+    )
+    failed = (
+        '<span class="key cross">a request that failed</span>'
+        if any(c.outcome in BAD for c in story.calls)
+        else ""
+    )
+    return f'<p class="legend"><span class="key shape">truly carried by the engine</span>{named}{failed}</p>'
 
 
-def _bands(story: Story, axis: Axis, height: float) -> list[str]:
+def _label(fault: FaultLife) -> str:
+    return f"{fault.kind} {fault.target}"
+
+
+def _span(story: Story, axis: Axis, fault: FaultLife) -> tuple[float, float]:
+    begin, end = axis.x(fault.begun), axis.x(story.ended if fault.healed is None else fault.healed)
+    return begin, max(begin + 2.0, end)
+
+
+def _lanes(story: Story, axis: Axis) -> list[tuple[FaultLife, int]]:
+    """Each fault with a lane in which neither its bar nor its name meets another's."""
+    taken: list[float] = []
     found = []
-    for number, fault in enumerate(story.faults):
-        begin, end = axis.x(fault.begun), axis.x(story.ended if fault.healed is None else fault.healed)
-        label = escape(f"{fault.kind} {fault.target}")
-        until = "the end" if fault.healed is None else f"{fault.healed - story.begun:.1f} s"
-        span = f"{fault.begun - story.begun:.1f} s to {until}"
-        found.append(
-            f'<g class="fault"><title>{label}, {span}</title>'
-            f'<rect x="{begin:.1f}" y="0" width="{max(2.0, end - begin):.1f}" height="{height:.0f}"/>'
-            f'<text x="{begin + 3:.1f}" y="{11 + 10 * (number % 2)}">{label}</text></g>'
-        )
+    for fault in sorted(story.faults, key=lambda each: each.begun):
+        begin, end = _span(story, axis, fault)
+        begin = min(begin, _text_x(begin, fault))
+        end = max(end, _text_x(begin, fault) + LETTER * len(_label(fault))) + 6
+        lane = next((n for n, until in enumerate(taken) if until <= begin), len(taken))
+        taken[lane : lane + 1] = [end]
+        found.append((fault, lane))
     return found
+
+
+def _text_x(begin: float, fault: FaultLife) -> float:
+    return min(begin + 4, WIDTH - RIGHT - LETTER * len(_label(fault)))
+
+
+def _band(story: Story, axis: Axis, fault: FaultLife, lane: int, height: float) -> str:
+    begin, end = _span(story, axis, fault)
+    y, width = TOP + LANE * lane, f'width="{end - begin:.1f}"'
+    until = "the end" if fault.healed is None else f"{fault.healed - story.begun:.1f} s"
+    span = f"{fault.begun - story.begun:.1f} s to {until}"
+    return (
+        f'<g class="fault"><title>{escape(_label(fault))}, {span}</title>'
+        f'<rect class="through" x="{begin:.1f}" y="{y}" {width} height="{height - y:.0f}"/>'
+        f'<rect class="bar" x="{begin:.1f}" y="{y}" {width} height="{LANE - 3}"/>'
+        f'<text x="{_text_x(begin, fault):.1f}" y="{y + 11}">{escape(_label(fault))}</text></g>'
+    )
 
 
 def _requests_strip(story: Story, axis: Axis) -> str:
@@ -82,11 +120,7 @@ def _requests_strip(story: Story, axis: Axis) -> str:
             what = escape(f"request {call.number}: {BAD[call.outcome]} at {call.ended - story.begun:.2f} s")
             x = axis.x(call.ended)
             marks.append(f'<g class="bad"><title>{what}</title><path d="M{x - 3:.1f} 4l6 6m0 -6l-6 6"/></g>')
-    return (
-        _frame("requests under way; x: one that failed", top)
-        + _area(points, axis, top, "calls")
-        + "".join(marks)
-    )
+    return _frame("all callers: requests under way", top) + _area(points, axis, top, "calls") + "".join(marks)
 
 
 def _worker_strip(story: Story, axis: Axis, worker: str, name: str) -> str:
@@ -100,8 +134,7 @@ def _worker_strip(story: Story, axis: Axis, worker: str, name: str) -> str:
         drawn.append(
             _line(points, axis, top, f"view v{number % 6}", f"what {escape(replica)} books on {escape(name)}")
         )
-    title = f"{name}: filled = requests it truly carried, lines = what each replica's view booked"
-    return _frame(title, top) + "".join(drawn)
+    return _frame(f"{name} ({worker}): requests", top) + "".join(drawn)
 
 
 def _sampled(value: Callable[[float], float], axis: Axis) -> list[Point]:
@@ -149,7 +182,7 @@ def _frame(title: str, top: float) -> str:
 
 
 def _seconds(axis: Axis, height: float) -> str:
-    every = 5 if axis.end - axis.begin <= 60 else 10
+    every = next((each for each in (5, 10, 30, 60, 300, 600) if axis.end - axis.begin <= 14 * each), 3600)
     marks = range(0, int(axis.end - axis.begin) + 1, every)
     return "".join(
         f'<text class="tick" x="{axis.x(axis.begin + mark):.1f}" y="{height - 2:.0f}" text-anchor="middle">'

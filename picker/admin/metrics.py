@@ -74,7 +74,7 @@ GAUGES: Mapping[str, str] = {
     "ready": "1 while the replica is ready.",
     "events_silent_workers": "Workers that are sent requests and tell nothing of their caches.",
     "predictions_failing_models": "Models of whose predicted blocks less than half come true.",
-    "settings_differ": "1 while a member runs with other pool-wide settings.",
+    "settings_differ": "1 while a member runs with other pool-wide settings or model rewrites.",
 }
 
 

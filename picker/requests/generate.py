@@ -124,4 +124,6 @@ def _lora(fields: Fields) -> dict[str, Any]:
     if isinstance(named, list):
         first = named[0] if named else None
         named = first if isinstance(first, str) and all(each == first for each in named) else None
-    return {"lora": Fields({"lora_path": named}).text("lora_path")} if isinstance(named, str) and named else {}
+    return (
+        {"lora": Fields({"lora_path": named}).text("lora_path")} if isinstance(named, str) and named else {}
+    )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 import yaml
 
+from discovery.restingfile import RestingFile
 from picker.requests.rewriting import MAX_RULES, Rewrite, RewriteError, Rules, read_rewrite
 
 log = structlog.get_logger(__name__)
@@ -69,15 +71,6 @@ class Counts:
     changes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """What tells one state of a file from the next, without reading it."""
-
-    inode: int
-    size: int
-    modified: int
-
-
 class WatchedRules:
     """
     Looks at the file twice a second; what it says counts once it has rested for one look, for it may be half written.
@@ -97,12 +90,18 @@ class WatchedRules:
     ) -> None:
         self.rules = Rules()
         self.counts = Counts()
-        self.fault = ""
-        """What is wrong with the file now; empty: nothing."""
-        self._file, self._pool, self._namespace, self._poll = file, pool, namespace, poll_seconds
-        self._seen: _Mark | None = None
-        self._read: _Mark | None = None
+        self.digest = self.rules.digest() if file is None else ""
+        """Of the rules in force, to compare replicas by; empty: the file was never in order."""
+        self._path, self._poll = file, poll_seconds
+        self._file = None if file is None else RestingFile(
+            file, partial(read_rewrites, pool=pool, namespace=namespace), most=MAX_BYTES
+        )  # fmt: skip
         self._known = file is None
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the file now; empty: nothing."""
+        return "" if self._file is None else self._file.fault
 
     @property
     def known(self) -> bool:
@@ -119,57 +118,32 @@ class WatchedRules:
     def status(self) -> Mapping[str, Any]:
         """For ``/status.json``."""
         return {
-            "file": None if self._file is None else str(self._file),
+            "file": None if self._path is None else str(self._path),
             "rules": len(self.rules.rules),
             "fault": self.fault or None,
         }
 
-    async def _look(self, file: Path) -> None:
+    async def _look(self, file: RestingFile[tuple[Rewrite, ...]]) -> None:
         self.counts.looks += 1
         try:
-            rewrites = await asyncio.to_thread(self._examine, file)
+            rewrites = await asyncio.to_thread(file.look)
         except (OSError, ValueError) as error:
-            self._failed(error)
+            self.counts.failures += 1
+            if file.failed(error):
+                log.warning(
+                    "model rewrites unusable, the last known rules stay",
+                    file=str(self._path),
+                    reason=file.fault,
+                )
             return
         if rewrites is None:
             return
-        if self.fault:
-            log.info("model rewrites in order again", file=str(file))
-        self.fault, self._known = "", True
+        if file.mended():
+            log.info("model rewrites in order again", file=str(self._path))
+        self._known = True
         rules = Rules.of(rewrites)
+        self.digest = rules.digest()
         if rules != self.rules:
             self.counts.changes += 1
             self.rules = rules
-            log.info("model rewrites read", file=str(file), rules=len(rules.rules))
-
-    def _examine(self, file: Path) -> tuple[Rewrite, ...] | None:
-        """In a thread: look, and read where the file is new and at rest. The very first look reads at once."""
-        mark, before = _mark(file), self._seen
-        self._seen = mark
-        if mark == self._read or (before is not None and mark != before):
-            return None
-        self._read = mark
-        if mark.size > MAX_BYTES:
-            raise RewriteError(f"it has {mark.size} bytes; at most {MAX_BYTES} are read")
-        text = file.read_text("utf-8")
-        if _mark(file) != mark:
-            self._read = None
-            return None
-        return read_rewrites(text, pool=self._pool, namespace=self._namespace)
-
-    def _failed(self, error: Exception) -> None:
-        self.counts.failures += 1
-        if isinstance(error, OSError):
-            # It may come back as it was.
-            self._read = None
-        fault = f"{type(error).__name__}: {error}"[:500]
-        if fault != self.fault:
-            log.warning(
-                "model rewrites unusable, the last known rules stay", file=str(self._file), reason=fault
-            )
-        self.fault = fault
-
-
-def _mark(file: Path) -> _Mark:
-    stat = file.stat()
-    return _Mark(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            log.info("model rewrites read", file=str(self._path), rules=len(rules.rules))

@@ -93,6 +93,14 @@ class Rules:
                 exact.setdefault(model, rule)
         return Rules(exact, next((rule for rule in rules if not rule.models), None), rules)
 
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that are equal, on any replica, where all rules are and their order is."""
+        told = [
+            (rule.name, sorted(rule.models), [(to.model, to.weight) for to in rule.targets])
+            for rule in self.rules
+        ]
+        return f"{xxhash.xxh3_64_intdigest(repr(told).encode(errors='replace')):016x}"
+
     def find(self, model: str) -> Rule | None:
         """The rule for a model as the client names it; empty: it names none."""
         return self.exact.get(model) or self.generic

@@ -36,7 +36,7 @@ class Counts:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens_told: int = 0
-    """Cached prompt tokens by the engine's word, of responses that tell them and whose prompts' tokens were known."""
+    """Cached prompt tokens by the engine's word, of responses to prompts whose tokens are known to the end."""
     cached_tokens_predicted: int = 0
     """Of the same responses, the cached tokens that the pick reckoned with."""
     overestimated: int = 0

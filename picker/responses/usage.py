@@ -31,8 +31,7 @@ MOST_MEMBERS = 4
 MOST_TOKENS = 2**40
 """A larger count is taken for nonsense."""
 
-_WORD = b"usage"
-_MEMBER = re.compile(rb'(?<!\\)"usage"\s*+:\s*+(?=\{)')
+_MEMBER = re.compile(rb'(?<!\\)"(?:usage|meta_info)"\s*+:\s*+(?=\{)')
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _LINE_END = re.compile(rb"[\r\n]+")
 
@@ -74,7 +73,7 @@ class UsageReading:
             return
         cut = len(text) if end else max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         if cut:
-            if _WORD in text:
+            if b"usage" in text or b"meta_info" in text:
                 self._events(text[:cut])
             self._cut = False
         self._keep(text[cut:] if cut else text)
@@ -107,7 +106,7 @@ class UsageReading:
         """Whole lines; the first one may have lost its beginning."""
         cut = self._cut
         for line in _LINE_END.split(text):
-            if _WORD in line and _MEMBER.search(line):
+            if _MEMBER.search(line):
                 payload = line if cut else line.removeprefix(b"data:").lstrip()
                 if not self._read(payload, cut=cut):
                     self.fault = Unreadable.TOO_LARGE if cut else Unreadable.BROKEN
@@ -138,6 +137,8 @@ def _usages(event: Any) -> Iterator[Mapping[str, Any]]:
     for holder in (event, event.get("response"), event.get("message")):
         if isinstance(holder, dict) and isinstance(usage := holder.get("usage"), dict):
             yield usage
+    if isinstance(told := event.get("meta_info"), dict):  # SGLang's /generate
+        yield told
 
 
 def _tail_usages(tail: bytes) -> Iterator[Mapping[str, Any]]:
@@ -188,6 +189,7 @@ _SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "output": ("completion_tokens", "output_tokens"),
     "read": ("cache_read_input_tokens",),
     "written": ("cache_creation_input_tokens",),
+    "cached": ("cached_tokens",),
 }
 """Anthropic's ``input_tokens`` are those beside the cache: what was read from it and written to it comes on top."""
 

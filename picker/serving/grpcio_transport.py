@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError
 
 from picker.serving import refusals, replies
 from picker.serving.counts import Counts
@@ -25,10 +24,10 @@ from picker.serving.effects import (
     SendBody,
 )
 from picker.serving.exchange import Exchange, Hold
+from picker.serving.messages import message_of
 from picker.serving.methods import PROCESS
 from picker.serving.seam import HttpRequest, Picked, Refused, Requests
 from picker.serving.streams import CLOSE_SECONDS, WRITE_SECONDS, Streams
-from picker.serving.wire.extproc_pb2 import ProcessingRequest
 from picker.settings import ServingSettings
 
 log = structlog.get_logger(__name__)
@@ -154,11 +153,7 @@ class Stream:
     def _received(self, data: Any, now: float) -> list[Effect]:
         if data is grpc.aio.EOF:
             return self._exchange.half_closed(now)
-        try:
-            message = ProcessingRequest.FromString(data)
-        except DecodeError:
-            message = ProcessingRequest()
-        return self._exchange.receive(message, now)
+        return self._exchange.receive(message_of(data), now)
 
     async def _perform(self, effects: list[Effect]) -> None:
         # what the picker has to know first: a write may be cut off

@@ -53,10 +53,14 @@ def _allows(rule: Mapping[str, Any], key: str, other: End, home: str, port: int,
     if peers and not any(_is_peer(peer, other, home) for peer in peers):
         return False
     ports = rule.get("ports") or []
-    return not ports or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports)
+    return not ports or any(
+        each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports
+    )
 
 
-def _side(policies: Sequence[Policy], end: End, other: End, port: int, protocol: str, *, ingress: bool) -> bool:
+def _side(
+    policies: Sequence[Policy], end: End, other: End, port: int, protocol: str, *, ingress: bool
+) -> bool:
     if end.labels is None:
         return True
     kind, rules, key = ("Ingress", "ingress", "from") if ingress else ("Egress", "egress", "to")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,9 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
-from tests.tools.charts import BIN, ROOT
+from picker.settings import Settings, load
+from tests.tools.helm import BIN, ROOT
 
 CHART: Final = ROOT / "charts" / "picker"
 RELEASE: Final = "llama-8b"
@@ -81,14 +84,18 @@ def helm(*arguments: str, expected: int = 0) -> str:
         [str(BIN / "helm"), *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
     )
     if (done.returncode != 0) != bool(expected):
-        raise HelmError(f"helm {' '.join(arguments[:2])} ended with {done.returncode}: {done.stderr}{done.stdout[-800:]}")
+        raise HelmError(
+            f"helm {' '.join(arguments[:2])} ended with {done.returncode}: {done.stderr}{done.stdout[-800:]}"
+        )
     return done.stderr if expected else done.stdout
 
 
 def text(values: Path | None, *more: str, kubernetes: str = "1.35.0") -> str:
     """The rendered text."""
     files = ("--values", str(values)) if values else ()
-    return helm("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes, *files, *more)
+    return helm(
+        "template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes, *files, *more
+    )
 
 
 def _parsed(rendered: str) -> Iterator[Object]:
@@ -121,6 +128,25 @@ def refused(values: Mapping[str, Any]) -> str:
 def notes(values: Path, *more: str) -> str:
     """What helm tells after an installation."""
     said = helm(
-        "install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--dry-run=client", "--values", str(values), *more
+        "install",
+        RELEASE,
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--dry-run=client",
+        "--values",
+        str(values),
+        *more,
     )
     return said.partition("NOTES:")[2]
+
+
+def settings_from(environment: Mapping[str, str]) -> Settings:
+    """The settings as the picker reads them from nothing but these variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("PICKER_", "DYN_")):
+                patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return load()

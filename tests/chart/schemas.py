@@ -1,4 +1,4 @@
-"""Judges rendered objects: Kubernetes' own by its schemas, the others by their definitions; unknown fields are faults."""
+"""Judges rendered objects: Kubernetes' own by its schemas, others by their definitions; unknown fields are faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.tools.charts import CRDS, PYTHON
+from tests.tools.helm import CRDS, PYTHON
 
 OWN_GROUPS: Final = {
     "", "apps", "autoscaling", "batch", "networking.k8s.io", "policy", "rbac.authorization.k8s.io",
@@ -81,5 +81,5 @@ def faults(each: Mapping[str, Any], kubernetes: str) -> Iterator[str]:
     if schema is None:
         yield f"{name}: no definition of {key}"
         return
-    for error in jsonschema.Draft202012Validator(schema).iter_errors(each):
-        yield f"{name}: {'.'.join(map(str, error.path))}: {error.message[:300]}"
+    for fault in jsonschema.Draft202012Validator(schema).iter_errors(each):
+        yield f"{name}: {'.'.join(map(str, fault.path))}: {fault.message[:300]}"

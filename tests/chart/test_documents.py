@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -19,10 +19,12 @@ from typing import Any
 import pytest
 import yaml
 
+from discovery.workerfile import read_workers
 from picker.events.permissions import permissions
-from tests.chart.rendering import CHART, Objects, helm, render, rendered
+from picker.requests.rewritefile import read_rewrites
+from tests.chart.rendering import CHART, Objects, helm, render, rendered, settings_from
 from tests.chart.schemas import faults
-from tests.tools.charts import BIN, PYTHON, ROOT
+from tests.tools.helm import BIN, PYTHON, ROOT
 
 DASHBOARD = json.loads((CHART / "dashboards" / "picker.json").read_text())
 SCRAPED = {"pod", "namespace", "le"}
@@ -33,13 +35,20 @@ def test_made_files_are_what_settings_and_values_say() -> None:
     """helm-docs stands in `.tools`, so that the README is among them."""
     assert (BIN / "helm-docs").exists()
     done = subprocess.run(
-        [sys.executable, "charts/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "charts/generate.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_value_of_ours_is_explained() -> None:
-    rows = re.findall(r"^\| ([\w.]+) \| [^|]* \| .*? \| (.*?) \|$", (CHART / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([\w.]+) \| [^|]* \| .*? \| (.*?) \|$", (CHART / "README.md").read_text(), re.MULTILINE
+    )
     assert len(rows) > 200
     assert [name for name, text in rows if not text.strip()] == []
 
@@ -53,7 +62,9 @@ def test_the_charts_card_is_complete() -> None:
     assert card["annotations"]["artifacthub.io/license"] == "Apache-2.0"
     assert yaml.safe_load(card["annotations"]["artifacthub.io/changes"])
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    images = {each["name"]: each["image"] for each in yaml.safe_load(card["annotations"]["artifacthub.io/images"])}
+    images = {
+        each["name"]: each["image"] for each in yaml.safe_load(card["annotations"]["artifacthub.io/images"])
+    }
     assert images == {
         "picker": f"{values['image']['repository']}:{card['appVersion']}",
         "valkey": f"{values['valkey']['image']['repository']}:{values['valkey']['image']['tag']}",
@@ -97,7 +108,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "PICKER_DRAIN_MAX_SECONDS": "0",
     }
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, "-m", "picker", "serve"], env=environment, stderr=log, stdout=log)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "picker", "serve"], env=environment, stderr=log, stdout=log
+        )
     try:
         yield _fetched(f"http://127.0.0.1:{port}/metrics", process, folder / "log")
     finally:
@@ -137,12 +150,6 @@ def _asked(query: str) -> set[str]:
     promql = _parser()
     found: set[str] = set()
 
-    class Names:
-        def pre_visit(self, node: Any) -> bool:
-            if isinstance(node, promql.VectorSelector):
-                found.add(node.name)
-            return True
-
     _walk(promql.parse(query), promql, found)
     return found
 
@@ -160,7 +167,10 @@ def _walk(node: Any, promql: Any, found: set[str]) -> None:
 
 def _panel_queries() -> list[str]:
     queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
-    return [each.replace("$__rate_interval", "5m").replace("$namespace", "n").replace("$release", "r") for each in queries]
+    return [
+        each.replace("$__rate_interval", "5m").replace("$namespace", "n").replace("$release", "r")
+        for each in queries
+    ]
 
 
 def _alerts(objects: Objects) -> list[Any]:
@@ -169,7 +179,9 @@ def _alerts(objects: Objects) -> list[Any]:
 
 def _labels(page: str) -> set[str]:
     return {
-        label for names in re.findall(r"^\w+\{(.*?)\} ", page, re.MULTILINE) for label in re.findall(r'(\w+)="', names)
+        label
+        for names in re.findall(r"^\w+\{(.*?)\} ", page, re.MULTILINE)
+        for label in re.findall(r'(\w+)="', names)
     }
 
 
@@ -187,7 +199,12 @@ def test_alerts_ask_for_metrics_that_a_replica_exports(metrics: set[str]) -> Non
 
 def test_queries_group_by_labels_that_exist(page: str) -> None:
     queries = _panel_queries() + [each["expr"] for each in _alerts(render("production"))]
-    grouped = {word.strip() for query in queries for words in re.findall(r"by \(([^)]*)\)", query) for word in words.split(",")}
+    grouped = {
+        word.strip()
+        for query in queries
+        for words in re.findall(r"by \(([^)]*)\)", query)
+        for word in words.split(",")
+    }
     declared = {"result", "code", "reason", "worker", "model"}
     assert grouped <= SCRAPED | declared
     source = (ROOT / "picker" / "admin" / "metrics.py").read_text()
@@ -215,7 +232,11 @@ def test_the_dashboard_is_laid_without_overlaps() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
-        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
         assert place["x"] + place["w"] <= 24
         assert not cells & taken, panel["title"]
         taken |= cells
@@ -235,7 +256,9 @@ def test_permissions_are_those_that_the_picker_itself_writes() -> None:
 
 
 def test_a_pool_with_dots_in_its_name_has_the_same_token() -> None:
-    data = rendered({"pool": {"name": "llama-3.1-8b"}}).one("ConfigMap", "llama-8b-epp-nats-permissions")["data"]
+    data = rendered({"pool": {"name": "llama-3.1-8b"}}).one("ConfigMap", "llama-8b-epp-nats-permissions")[
+        "data"
+    ]
     assert json.loads(data["replica.json"]) == permissions("replica", "llama/llama-3.1-8b")
 
 
@@ -243,8 +266,6 @@ def test_a_pool_with_dots_in_its_name_has_the_same_token() -> None:
 
 
 def test_the_sidecar_is_a_container_that_kubernetes_takes_and_the_bridge_understands() -> None:
-    from tests.chart.test_values import load_from
-
     objects = render("production")
     data = objects.one("ConfigMap", "endpoint-picker-sidecar")
     assert data["metadata"]["namespace"] == "models"
@@ -259,9 +280,13 @@ def test_the_sidecar_is_a_container_that_kubernetes_takes_and_the_bridge_underst
     (bridge,) = pod["spec"]["initContainers"]
     assert bridge["restartPolicy"] == "Always"
     assert bridge["args"] == ["bridge"]
-    said = {each["name"]: each.get("value", "nats://x") for each in bridge["env"] if each["name"].startswith("PICKER_")}
+    said = {
+        each["name"]: each.get("value", "nats://x")
+        for each in bridge["env"]
+        if each["name"].startswith("PICKER_")
+    }
     said |= objects.one("ConfigMap", "endpoint-picker-bridge")["data"]
-    read = load_from(said)
+    read = settings_from(said)
     assert read.pool.pool == "models/llama-70b"
     assert read.price.block_size == 64
     assert read.bridge.bridge_worker == "$(POD_IP):8000"
@@ -283,28 +308,19 @@ def test_the_engine_is_told_the_socket_that_the_bridge_reads() -> None:
 
 
 def test_a_list_of_workers_is_a_file_that_the_picker_reads() -> None:
-    from discovery.workerfile import read_workers
-
     objects = render("without-rights")
     text = objects.one("ConfigMap", "llama-8b-epp-workers")["data"]["workers.json"]
     assert {each.address for each in read_workers(text)} == {"10.0.3.7:8000", "10.0.3.8:8000"}
     assert objects.environment["PICKER_WORKERS_FILE"] == "/etc/picker/workers/workers.json"
-    assert {"name": "workers", "mountPath": "/etc/picker/workers", "readOnly": True} in objects.picker["volumeMounts"]
+    assert {"name": "workers", "mountPath": "/etc/picker/workers", "readOnly": True} in objects.picker[
+        "volumeMounts"
+    ]
 
 
-async def test_rewrites_are_a_file_that_the_picker_reads(tmp_path: Path) -> None:
-    from picker.requests.rewritefile import WatchedRules
-
+def test_rewrites_are_a_file_that_the_picker_reads() -> None:
     text = render("pod-template").one("ConfigMap", "llama-8b-epp-rewrites")["data"]["rewrites.yaml"]
-    file = tmp_path / "rewrites.yaml"
-    file.write_text(text)
-    rules = WatchedRules(file, pool="llama-8b", namespace="llama")
-    watching = asyncio.create_task(rules.run())
-    until = time.monotonic() + 20
-    while not rules.known and time.monotonic() < until:
-        await asyncio.sleep(0.05)
-    watching.cancel()
-    assert rules.known
+    (rewrite,) = read_rewrites(text, pool="llama-8b", namespace="llama")
+    assert [target.model for target in rewrite.rules[0].targets] == ["chat-v1", "chat-v2"]
 
 
 def test_the_argo_cd_example_holds_values_that_render() -> None:
@@ -319,10 +335,12 @@ def test_the_argo_cd_example_holds_values_that_render() -> None:
 
 
 def test_a_package_of_the_chart_holds_what_templates_read_and_no_test_values(tmp_path: Path) -> None:
-    import tarfile
-
     helm("package", str(CHART), "--destination", str(tmp_path))
     with tarfile.open(next(tmp_path.glob("*.tgz"))) as package:
         names = set(package.getnames())
-    assert {"picker/files/settings.json", "picker/files/alerts.yaml", "picker/dashboards/picker.json"} <= names
+    assert {
+        "picker/files/settings.json",
+        "picker/files/alerts.yaml",
+        "picker/dashboards/picker.json",
+    } <= names
     assert not any(name.startswith("picker/ci") for name in names)

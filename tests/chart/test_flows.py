@@ -8,12 +8,13 @@ from tests.chart.flows import End, may
 from tests.chart.rendering import NAMESPACE, RELEASE, Objects, render
 
 OURS = {"app.kubernetes.io/name": "picker", "app.kubernetes.io/instance": RELEASE}
+REPLICA = {"app.kubernetes.io/component": "picker"}
 PARTS = {
     part: End(part, NAMESPACE, OURS | {"app.kubernetes.io/component": part})
     for part in ("picker", "valkey", "nats", "check")
 }
 OTHERS = {
-    "another release": End("other", NAMESPACE, OURS | {"app.kubernetes.io/instance": "other", "app.kubernetes.io/component": "picker"}),
+    "another release": End("other", NAMESPACE, OURS | REPLICA | {"app.kubernetes.io/instance": "other"}),
     "our labels elsewhere": End("mock", "default", OURS | {"app.kubernetes.io/component": "picker"}),
     "model": End("model", NAMESPACE, {"app": "llama-8b"}),
     "model elsewhere": End("model", "models", {"app": "llama-70b"}),

@@ -16,6 +16,13 @@ VERSIONS = ("1.29", "1.35", "1.37")
 """The oldest version that Chart.yaml promises, the one rendered for, the newest with schemas."""
 
 
+CUSTOM = {
+    "InferencePool", "HTTPRoute", "ReferenceGrant", "BackendTLSPolicy",
+    "EnvoyExtensionPolicy", "BackendTrafficPolicy", "EnvoyProxy", "EnvoyPatchPolicy",
+    "DestinationRule", "Telemetry", "ServiceMonitor", "PodMonitor", "PrometheusRule",
+}  # fmt: skip
+
+
 def _golden(rendered: str) -> str:
     """The render without what other files hold already, and without blanks at the ends of lines."""
     short = re.sub(
@@ -31,7 +38,9 @@ def test_a_scenario_equals_its_golden_file(scenario: str, update: bool) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(shown)
     assert path.exists(), "no golden file: `pytest tests/chart --update`"
-    assert shown == path.read_text(), "another render; if it is meant, `pytest tests/chart --update` and read the diff"
+    assert shown == path.read_text(), (
+        "another render; if it is meant, `pytest tests/chart --update` and read the diff"
+    )
 
 
 def test_no_golden_file_is_left_of_a_scenario_that_is_gone() -> None:
@@ -58,19 +67,21 @@ def test_an_older_kubernetes_than_promised_is_refused() -> None:
 
 
 def test_every_custom_kind_is_judged_by_its_own_definition() -> None:
-    kinds = {kind for _, _, kind in definitions()}
-    assert kinds >= {
-        "InferencePool", "HTTPRoute", "BackendTLSPolicy", "ReferenceGrant", "EnvoyExtensionPolicy", "BackendTrafficPolicy",
-        "EnvoyProxy", "EnvoyPatchPolicy", "DestinationRule", "Telemetry", "ServiceMonitor", "PodMonitor", "PrometheusRule",
-    }  # fmt: skip
+    assert {kind for _, _, kind in definitions()} >= CUSTOM
 
 
 def test_no_object_is_rendered_twice(objects: Objects) -> None:
-    named = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all]
+    named = [
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects.all
+    ]
     assert len(named) == len(set(named))
 
 
 def test_the_scenarios_together_render_every_template() -> None:
-    seen = {name for path in SCENARIOS.values() for name in re.findall(r"# Source: picker/templates/(\S+)", text(path))}
+    seen = {
+        name
+        for path in SCENARIOS.values()
+        for name in re.findall(r"# Source: picker/templates/(\S+)", text(path))
+    }
     there = {str(path.relative_to(CHART / "templates")) for path in (CHART / "templates").rglob("*.yaml")}
     assert seen == there

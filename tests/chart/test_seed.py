@@ -1,7 +1,7 @@
 """A deployment that people run, its facts written down here, against what its values file renders.
 
-The facts: one picker for pool `llama-8b` in namespace `llama` behind Envoy Gateway; its arguments and ports; probes on the
-health port; a scrape every 15 s; what it may read of the API server; who may reach whom; how bodies are shown.
+The facts: one picker for pool `llama-8b` in namespace `llama` behind Envoy Gateway; its arguments and ports; probes on
+the health port; a scrape every 15 s; what it may read of the API server; who may reach whom; how bodies are shown.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def seed() -> Objects:
 def test_names_and_namespace_are_the_deployments_own(seed: Objects) -> None:
     assert seed.name == EPP
     assert seed.one("Service", EPP)["metadata"]["namespace"] == NAMESPACE
-    assert {each["metadata"]["namespace"] for each in seed.all if "namespace" in each["metadata"]} == {NAMESPACE}
+    assert {each["metadata"]["namespace"] for each in seed.all if "namespace" in each["metadata"]} == {
+        NAMESPACE
+    }
 
 
 def test_arguments(seed: Objects) -> None:
@@ -91,7 +93,9 @@ def test_the_pool_names_model_servers_and_picker(seed: Objects) -> None:
 
 def test_the_extension_policy_shows_bodies_as_the_deployment_does(seed: Objects) -> None:
     policy = seed.one("EnvoyExtensionPolicy", "vllm-epp")["spec"]
-    assert policy["targetRefs"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": ROUTE}]
+    assert policy["targetRefs"] == [
+        {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": ROUTE}
+    ]
     (processor,) = policy["extProc"]
     assert processor["backendRefs"] == [{"group": "", "kind": "Service", "name": EPP, "port": 9002}]
     mode = processor["processingMode"]
@@ -108,7 +112,11 @@ def test_metrics_are_scraped_every_fifteen_seconds(seed: Objects) -> None:
 
 def _granted(seed: Objects) -> dict[tuple[str, str], set[str]]:
     granted: dict[tuple[str, str], set[str]] = {}
-    bound = {each["roleRef"]["name"]: each for kind in ("RoleBinding", "ClusterRoleBinding") for each in seed.of(kind)}
+    bound = {
+        each["roleRef"]["name"]: each
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for each in seed.of(kind)
+    }
     for kind in ("Role", "ClusterRole"):
         for role in seed.of(kind):
             if role["metadata"]["name"] not in bound:
@@ -131,7 +139,10 @@ def test_rights_are_what_is_used_and_no_more(seed: Objects) -> None:
 def test_what_can_be_granted_in_a_namespace_is_not_granted_in_all(seed: Objects) -> None:
     everywhere = {(group, name) for each in seed.of("ClusterRole") for rule in each["rules"]
                   for group in rule.get("apiGroups", []) for name in rule.get("resources", [])}  # fmt: skip
-    assert everywhere == {("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")}
+    assert everywhere == {
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    }
 
 
 def _ends(seed: Objects) -> dict[str, End]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +11,10 @@ import pytest
 import yaml
 
 from charts.settings import HOMES, Setting, settings
-from picker.settings import load
 from picker.settings_table import rows
-from tests.chart.rendering import CHART, SCENARIOS, Objects, notes, refused, render, rendered
+from tests.chart.rendering import CHART, SCENARIOS, Objects, notes, refused, render, rendered, settings_from
 
+EXPERIMENTAL = "inference.networking.x-k8s.io"
 BASE: dict[str, Any] = {"pool": {"selector": {"app": "llama-8b"}}}
 REDIS = BASE | {"plane": {"url": "redis://valkey.data.svc:6379"}}
 
@@ -30,6 +29,12 @@ def with_values(base: Mapping[str, Any], **paths: Any) -> dict[str, Any]:
             at = at.setdefault(name, {})
         at[last] = value
     return values
+
+
+def in_pod(name: str, value: str) -> dict[str, Any]:
+    """A variable of the picker's container by the operator's own pod template."""
+    containers = [{"name": "picker", "env": [{"name": name, "value": value}]}]
+    return {"podTemplate": {"spec": {"containers": containers}}}
 
 
 # every setting is a value
@@ -66,24 +71,13 @@ def test_every_setting_reaches_the_picker_by_its_value() -> None:
     objects = rendered(values)
     assert "--kv-cache-usage-percentage-metric=some text" in objects.picker["args"]
     environment = {name: value for name, value in objects.environment.items() if isinstance(value, str)}
-    read = load_from(environment)
+    read = settings_from(environment)
     for setting, value in chosen:
         if setting.variable != "PICKER_KV_CACHE_USAGE_PERCENTAGE_METRIC":
             assert setting.variable in environment
             got = getattr(getattr(read, setting.part), setting.field)
             expected = tuple(value) if isinstance(value, list) else value
             assert got == expected or str(got) == expected, setting.variable
-
-
-def load_from(environment: Mapping[str, str]) -> Any:
-    """The settings as the picker reads them from nothing but these variables."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            if name.startswith(("PICKER_", "DYN_")):
-                patch.delenv(name)
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        return load()
 
 
 def test_every_name_that_picker_settings_lists_has_a_place_among_the_values() -> None:
@@ -115,7 +109,7 @@ def test_defaults_say_nothing(objects: Objects) -> None:
 
 def test_the_picker_accepts_what_every_scenario_says(objects: Objects) -> None:
     environment = {name: value for name, value in objects.environment.items() if isinstance(value, str)}
-    assert load_from(environment).sync in ("isolated", "eventual", "atomic")
+    assert settings_from(environment).sync in ("isolated", "eventual", "atomic")
 
 
 # unknown and impossible values
@@ -159,18 +153,24 @@ def test_a_misspelt_value_is_refused_by_name(path: str, name: str) -> None:
         (with_values(BASE, tls={"client": {"names": ["x"]}}), "no authority vouches for"),
         (with_values(BASE, provider={"name": "envoyGateway"}), "name the HTTPRoute"),
         (
-            with_values(BASE, provider={"name": "envoyGateway", "route": {"name": "r"}, "extProc": {"failOpen": True}}),
+            with_values(
+                BASE, provider={"name": "envoyGateway", "route": {"name": "r"}, "extProc": {"failOpen": True}}
+            ),
             "Envoy Gateway refuses it with FullDuplexStreamed",
         ),
         (
-            with_values(BASE, tls__mode="self-signed", provider={"name": "envoyGateway", "route": {"name": "r"}}),
+            with_values(
+                BASE, tls__mode="self-signed", provider={"name": "envoyGateway", "route": {"name": "r"}}
+            ),
             "Envoy Gateway verifies certificates",
         ),
         (with_values(BASE, tls__mode="off", provider={"name": "envoyAIGateway"}), "with TLS always"),
         (with_values(BASE, terminationGracePeriodSeconds=100), "would kill a replica that still drains"),
         (
             with_values(
-                BASE, terminationGracePeriodSeconds=200, extraEnv=[{"name": "PICKER_DRAIN_MAX_SECONDS", "value": "300"}]
+                BASE,
+                terminationGracePeriodSeconds=200,
+                extraEnv=[{"name": "PICKER_DRAIN_MAX_SECONDS", "value": "300"}],
             ),
             "would kill a replica that still drains for up to 300 seconds",
         ),
@@ -210,7 +210,13 @@ def test_the_schema_leaves_no_key_free_that_is_ours() -> None:
             walk(below, f"{path}.{name}".lstrip("."))
 
     walk(json.loads((CHART / "values.schema.json").read_text()), "")
-    assert set(free) == {"global", "affinity", "metrics.authorization", "autoscaling.behavior", "podTemplate.spec"}
+    assert set(free) == {
+        "global",
+        "affinity",
+        "metrics.authorization",
+        "autoscaling.behavior",
+        "podTemplate.spec",
+    }
 
 
 def test_the_chart_may_stand_below_another_one() -> None:
@@ -223,7 +229,9 @@ def test_the_chart_may_stand_below_another_one() -> None:
 def test_more_replicas_turn_sync_on() -> None:
     assert "PICKER_SYNC" not in rendered(REDIS).environment
     assert rendered(with_values(REDIS, replicas=2)).environment["PICKER_SYNC"] == "eventual"
-    assert rendered(with_values(REDIS, autoscaling={"enabled": True})).environment["PICKER_SYNC"] == "eventual"
+    assert (
+        rendered(with_values(REDIS, autoscaling={"enabled": True})).environment["PICKER_SYNC"] == "eventual"
+    )
     atomic = with_values(REDIS, replicas=2, settings__plane__sync="atomic")
     assert rendered(atomic).environment["PICKER_SYNC"] == "atomic"
 
@@ -234,14 +242,14 @@ def test_more_replicas_turn_sync_on() -> None:
         {"settings": {"plane": {"replicaSync": False}}},
         {"extraEnv": [{"name": "DYN_ROUTER_REPLICA_SYNC", "value": "false"}]},
         {"extraEnv": [{"name": "PICKER_SYNC", "value": "isolated"}]},
-        {"podTemplate": {"spec": {"containers": [{"name": "picker", "env": [{"name": "DYN_ROUTER_REPLICA_SYNC", "value": "false"}]}]}}},
-        {"podTemplate": {"spec": {"containers": [{"name": "picker", "env": [{"name": "PICKER_SYNC", "value": "isolated"}]}]}}},
+        in_pod("DYN_ROUTER_REPLICA_SYNC", "false"),
+        in_pod("PICKER_SYNC", "isolated"),
     ],
 )  # fmt: skip
 def test_isolated_stays_in_reach_of_the_operators_own_word(word: dict[str, Any]) -> None:
     objects = rendered(with_values(REDIS, replicas=3) | word)
     environment = {name: value for name, value in objects.environment.items() if isinstance(value, str)}
-    assert load_from(environment).sync == "isolated"
+    assert settings_from(environment).sync == "isolated"
 
 
 def test_isolated_replicas_may_keep_their_bookings_to_themselves() -> None:
@@ -284,7 +292,13 @@ def test_tls_follows_the_provider(scenario_name: str, mode: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("scenario_name", "headless"),
-    [("trial", True), ("envoy-ai-gateway", True), ("envoy-gateway", False), ("istio", False), ("without-rights", False)],
+    [
+        ("trial", True),
+        ("envoy-ai-gateway", True),
+        ("envoy-gateway", False),
+        ("istio", False),
+        ("without-rights", False),
+    ],
 )
 def test_the_service_is_headless_where_the_gateway_resolves_names(scenario_name: str, headless: bool) -> None:
     spec = render(scenario_name).one("Service", "llama-8b-epp")["spec"]
@@ -295,7 +309,9 @@ def test_the_service_is_headless_where_the_gateway_resolves_names(scenario_name:
 
 def test_memory_follows_the_index_and_the_bodies_in_flight() -> None:
     def memory(entries: int, bodies: int) -> tuple[int, int]:
-        found = rendered(with_values(BASE, index__entries=entries, settings__serving__maxBufferedBytes=bodies))
+        found = rendered(
+            with_values(BASE, index__entries=entries, settings__serving__maxBufferedBytes=bodies)
+        )
         resources = found.picker["resources"]
         return tuple(int(resources[each]["memory"].removesuffix("Mi")) for each in ("requests", "limits"))  # type: ignore[return-value]
 
@@ -328,7 +344,8 @@ def test_pods_are_held_to_the_restricted_standard(objects: Objects) -> None:
             if container["name"] == "shell":
                 continue
             context = container["securityContext"]
-            assert context["runAsNonRoot"] and context["readOnlyRootFilesystem"]
+            assert context["runAsNonRoot"] is True
+            assert context["readOnlyRootFilesystem"] is True
             assert context["allowPrivilegeEscalation"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
@@ -344,25 +361,32 @@ def test_a_token_is_mounted_only_where_the_api_server_is_asked() -> None:
 @pytest.mark.parametrize(
     ("feature", "role", "rules"),
     [
-        ({"objects": {"inferenceObjectives": True}}, "objectives", {("inference.networking.x-k8s.io", "inferenceobjectives")}),
-        ({"objects": {"inferenceModelRewrites": True}}, "rewrites", {("inference.networking.x-k8s.io", "inferencemodelrewrites")}),
-        ({"objects": {"inferencePoolImports": True}}, "imports", {("inference.networking.x-k8s.io", "inferencepoolimports")}),
+        ({"objects": {"inferenceObjectives": True}}, "objectives", {(EXPERIMENTAL, "inferenceobjectives")}),
+        ({"objects": {"inferenceModelRewrites": True}}, "rewrites", {(EXPERIMENTAL, "inferencemodelrewrites")}),
+        ({"objects": {"inferencePoolImports": True}}, "imports", {(EXPERIMENTAL, "inferencepoolimports")}),
         ({"objects": {"httpRoutes": True}}, "routes", {("gateway.networking.k8s.io", "httproutes")}),
         ({"discovery": {"peers": {"source": "endpointSlices"}}}, "peers", {("discovery.k8s.io", "endpointslices")}),
     ],
 )  # fmt: skip
-def test_each_feature_has_a_role_of_its_own(feature: dict[str, Any], role: str, rules: set[tuple[str, str]]) -> None:
+def test_each_feature_has_a_role_of_its_own(
+    feature: dict[str, Any], role: str, rules: set[tuple[str, str]]
+) -> None:
     before, after = rendered(BASE), rendered(BASE | feature)
     assert after.names("Role") - before.names("Role") == {f"llama-8b-epp-{role}"}
     assert after.names("RoleBinding") - before.names("RoleBinding") == {f"llama-8b-epp-{role}"}
     granted = after.one("Role", f"llama-8b-epp-{role}")["rules"]
-    assert {(group, name) for each in granted for group in each["apiGroups"] for name in each["resources"]} == rules
+    assert {
+        (group, name) for each in granted for group in each["apiGroups"] for name in each["resources"]
+    } == rules
     assert {verb for each in granted for verb in each["verbs"]} == {"get", "list", "watch"}
 
 
 def test_rights_stand_where_the_objects_are() -> None:
     objects = render("production")
-    places = {each["metadata"]["name"].removeprefix("endpoint-picker-"): each["metadata"]["namespace"] for each in objects.of("Role")}
+    places = {
+        each["metadata"]["name"].removeprefix("endpoint-picker-"): each["metadata"]["namespace"]
+        for each in objects.of("Role")
+    }
     assert places == {"workers": "models", "peers": "llama", "objectives": "models", "rewrites": "models",
                       "imports": "models", "routes": "models", "extra": "models"}  # fmt: skip
     assert {each["subjects"][0]["namespace"] for each in objects.of("RoleBinding")} == {"llama"}
@@ -389,18 +413,22 @@ def test_a_budget_guards_several_replicas_only() -> None:
 def test_secrets_are_named_and_never_rendered(objects: Objects) -> None:
     assert not objects.of("Secret")
     for name, value in objects.environment.items():
-        if name in ("PICKER_ADMIN_TOKEN",):
+        if name == "PICKER_ADMIN_TOKEN":
             assert "secretKeyRef" in value
         if name.endswith("_PASSWORD_FILE"):
             assert value == "/etc/picker/plane/password"
 
 
 def test_the_test_pod_is_told_what_the_replicas_are() -> None:
-    for name in ("trial", "production", "seed"):
+    for name in ("trial", "production", "seed", "pod-template"):
         objects = render(name)
         (container,) = objects.one("Pod")["spec"]["containers"]
-        said = {each["name"] for each in container["env"]}
-        assert set(objects.environment) - {"PICKER_REPLICA_NAME", "PICKER_REPLICA_ADDRESS"} <= said
+        said = {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+        assert len(said) == len(container["env"])
+        told_by_the_pod = {"PICKER_REPLICA_NAME", "PICKER_REPLICA_ADDRESS"}
+        assert {
+            key: value for key, value in objects.environment.items() if key not in told_by_the_pod
+        }.items() <= said.items()
         assert container["args"][0] == "check"
         assert f"--service={objects.name}.llama.svc" in container["args"]
         assert objects.one("Pod")["metadata"]["annotations"]["helm.sh/hook"] == "test"
@@ -412,3 +440,41 @@ def test_a_changed_setting_starts_the_pods_anew() -> None:
 
     assert mark(BASE) == mark(with_values(BASE, revisionHistoryLimit=2))
     assert mark(BASE) != mark(with_values(BASE, settings__price__blockSize=64))
+
+
+def test_fixed_peers_go_before_the_headless_service() -> None:
+    environment = rendered(
+        with_values(REDIS, discovery__peers__addresses=["10.0.0.1:9092", "10.0.0.2"])
+    ).environment
+    assert environment["PICKER_PEERS"] == "10.0.0.1:9092,10.0.0.2"
+    assert "PICKER_PEER_SERVICE" not in environment
+    assert render("trial").environment["PICKER_PEER_SERVICE"] == "llama-8b-epp-peers.llama.svc"
+
+
+def test_gateways_show_certificates_of_their_own() -> None:
+    environment = render("envoy-gateway").environment
+    assert environment["PICKER_TLS_CLIENT_NAMES"] == "spiffe://cluster.local/ns/envoy-gateway-system/sa/envoy"
+    assert environment["PICKER_TLS_CLIENT_CA_FILE"] == "/etc/picker/clients/ca.crt"
+    mounts = {each["name"]: each["mountPath"] for each in render("envoy-gateway").picker["volumeMounts"]}
+    volumes = {each["name"] for each in render("envoy-gateway").pod["spec"]["volumes"]}
+    assert mounts.keys() == volumes == {"tmp", "tls", "clients", "plane", "nats"}
+    assert mounts["clients"] == "/etc/picker/clients"
+
+
+@pytest.mark.parametrize(
+    ("url", "ports"),
+    [
+        ("redis://valkey", {6379}),
+        ("rediss://user:12345@valkey:6380/1", {6380}),
+        ("redis://[fd00::1]:7000", {7000}),
+        ("redis+sentinel://a:26379,b:26380/primary", {26379, 26380}),
+        ("redis+sentinel://a,b/primary", {26379}),
+        ("nats://n", {4222}),
+        ("tls://n:4333", {4333}),
+    ],
+)
+def test_the_planes_ports_are_let_through(url: str, ports: set[int]) -> None:
+    policy = rendered(with_values(BASE, plane__url=url)).one("NetworkPolicy")
+    rules = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
+    found = {each["port"] for rule in rules for each in rule["ports"]}
+    assert found == ports | {443, 6443}

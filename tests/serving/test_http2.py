@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from hpack import Decoder, Encoder
 
+from picker.serving import server as serving
 from picker.serving.http2 import floods, frames
 from picker.serving.http2.frames import frame
 from picker.serving.methods import CHECK, LOGS, PROCESS, WATCH
@@ -478,3 +480,76 @@ async def test_a_check_of_health_is_one_message(make_picks: MakePicks, count: in
         one.ask(1, CHECK)
         one.send(frame(frames.DATA, frames.END_STREAM, 1, b"\0\0\0\0\0" * count))
         assert await one.status(1) == "13"
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------------
+
+
+def context(*protocols: str) -> ssl.SSLContext:
+    made = ssl.create_default_context()
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    if protocols:
+        made.set_alpn_protocols(list(protocols))
+    return made
+
+
+@pytest.mark.parametrize("protocols", [(), ("http/1.1",)], ids=["none", "http1"])
+async def test_over_tls_only_http2_is_spoken(make_picks: MakePicks, protocols: tuple[str, ...]) -> None:
+    async with front(make_picks, tls="self-signed") as at:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.server.port, ssl=context(*protocols))
+        async with asyncio.timeout(10):
+            with suppress(ConnectionError, ssl.SSLError):
+                while await reader.read(1024):
+                    pass
+        writer.transport.abort()
+        assert at.server.http2.connections == 0
+
+
+async def test_what_comes_with_the_end_of_the_handshake_is_not_lost(make_picks: MakePicks) -> None:
+    async with front(make_picks, tls="self-signed") as at:
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", at.server.port, ssl=context("h2"))
+            one = Raw(reader, writer)
+            one.send(frames.PREFACE, frames.settings({}))
+            one.ask(1)
+            one.message(1, request_headers(end=True))
+            await one.until(frames.DATA, 1)
+            writer.transport.abort()
+        await at.eventually(lambda: at.server.open_streams == 0)
+        assert (at.server.counts.tls_handshakes, at.server.http2.connections) == (20, 20)
+
+
+async def test_handshakes_that_never_end_count_as_connections_and_are_given_up(
+    make_picks: MakePicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "HANDSHAKE_SECONDS", 1)
+    async with front(make_picks, tls="self-signed", max_connections=2) as at:
+        silent = [await asyncio.open_connection("127.0.0.1", at.server.port) for _ in range(3)]
+        await at.eventually(lambda: at.server.http2.connections_refused == 1)
+        async with asyncio.timeout(10):
+            for reader, writer in silent:
+                with suppress(ConnectionError):
+                    while await reader.read(1024):
+                        pass
+                writer.transport.abort()
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.server.port, ssl=context("h2"))
+        one = Raw(reader, writer)
+        one.send(frames.PREFACE, frames.settings({}))
+        await one.until(frames.SETTINGS)
+        writer.transport.abort()
+
+
+async def test_large_bodies_pass_over_tls_both_ways(make_picks: MakePicks) -> None:
+    async with front(make_picks, tls="self-signed") as at:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.server.port, ssl=context("h2"))
+        one = Raw(reader, writer)
+        wide = frames.settings({frames.INITIAL_WINDOW_SIZE: 1 << 30})
+        one.send(frames.PREFACE, wide, frames.window_update(0, 1 << 30))
+        one.ask(1)
+        one.message(1, request_headers(mode=DUPLEX), request_body(b"x" * 5_000_000))
+        total = 0
+        async with asyncio.timeout(30):
+            while total < 5_000_000:
+                total += len(await one.until(frames.DATA, 1))
+        await at.eventually(lambda: at.server.buffered_bytes == 0)
+        writer.transport.abort()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from picker import settings
-from picker.membership import LOG_GRACE, LOG_MEMORY, Membership, settings_digest
+from picker.membership import LOG_GRACE, LOG_MEMORY, RULES_GRACE, Membership, settings_digest
 from stateplane.booking import Member, Owner
 
 ME, OTHER = Owner("a", "1"), Owner("b", "1")
@@ -48,11 +48,13 @@ class Underway:
 class World:
     def __init__(self, **given: object) -> None:
         self.clock, self.desk, self.underway = Clock(), Desk(), Underway()
+        self.rules = "one"
         self.membership = Membership(
             settings.load({}, **given),
             self.desk,
             self.underway,  # type: ignore[arg-type]
             clock=self.clock,
+            rules=lambda: self.rules,
         )
 
     def tick(self, seconds: float = 0.0) -> None:
@@ -75,6 +77,28 @@ def test_a_member_with_other_settings_is_told() -> None:
     world.desk.members = [Member(OTHER, {"digest": world.desk.info["digest"]})]
     world.tick()
     assert not world.membership.differing
+
+
+def test_a_member_with_other_rules_is_told_once_a_new_file_has_had_its_time() -> None:
+    world = World()
+    world.tick()
+    assert world.desk.info["rules"] == "one"
+    for theirs in ("", "one"):
+        world.desk.members = [Member(OTHER, {"rules": theirs})]
+        world.tick(RULES_GRACE + 1)
+        assert not world.membership.rules_differing
+    world.desk.members = [Member(OTHER, {"rules": "two"})]
+    world.tick(1)
+    world.tick(RULES_GRACE - 2)
+    assert not world.membership.rules_differing
+    world.tick(3)
+    assert world.membership.rules_differing == {"b"}
+    world.rules = "two"
+    world.tick(1)
+    assert not world.membership.rules_differing
+    world.rules = ""
+    world.tick(RULES_GRACE * 2)
+    assert not world.membership.rules_differing, "what is not known does not differ"
 
 
 def test_streams_are_held_to_the_response_until_some_member_hears_a_log() -> None:

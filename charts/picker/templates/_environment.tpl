@@ -72,7 +72,6 @@
 {{- end -}}
 {{- if $tls.client.existingSecret -}}
 {{- $_ := set $entries "PICKER_TLS_CLIENT_CA_FILE" (dict "value" "/etc/picker/clients/ca.crt") -}}
-{{- with $tls.client.names }}{{ $_ := set $entries "PICKER_TLS_CLIENT_NAMES" (dict "value" (join "," .)) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- with $root.Values.admin.existingSecret -}}
@@ -85,9 +84,7 @@
 {{- $root := index . 0 -}}
 {{- $entries := index . 1 -}}
 {{- $d := $root.Values.discovery -}}
-{{- if $d.peers.addresses -}}
-{{- $_ := set $entries "PICKER_PEERS" (dict "value" (join "," $d.peers.addresses)) -}}
-{{- else -}}
+{{- if not $d.peers.addresses -}}
 {{- $_ := set $entries "PICKER_PEER_SERVICE" (dict "value" ($d.peers.service | default (printf "%s-peers.%s.svc" (include "picker.name" $root) $root.Release.Namespace))) -}}
 {{- end -}}
 {{- if eq $d.workers.source "file" -}}
@@ -104,8 +101,10 @@
 {{- $rows := .Files.Get "files/settings.json" | fromJsonArray -}}
 {{- $said := include "picker.operatorsWord" . | fromJson -}}
 {{- range $row := $rows -}}
-{{- if and $row.generated (ne $row.part "bridge") -}}
-{{- $text := include "picker.asText" (list $row (index $root.Values.settings $row.part $row.key)) -}}
+{{- if and $row.path (ne $row.part "bridge") -}}
+{{- $value := $root.Values -}}
+{{- range $row.path }}{{ $value = index $value . }}{{ end -}}
+{{- $text := include "picker.asText" (list $row $value) -}}
 {{- if ne $text (include "picker.asText" (list $row $row.default)) }}{{ $_ := set $entries $row.variable (dict "value" $text) }}{{ end -}}
 {{- end -}}
 {{- end -}}

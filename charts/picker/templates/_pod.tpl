@@ -62,6 +62,10 @@ readinessProbe:
 - name: nats
   secret: {secretName: {{ . }}, optional: false}
 {{- end }}
+{{- with $v.discovery.peers.existingSecret }}
+- name: peers
+  secret: {secretName: {{ . }}, optional: false}
+{{- end }}
 {{- if and (eq $v.discovery.workers.source "file") (not $v.discovery.workers.file) }}
 - name: workers
   configMap: {name: {{ include "picker.name" . }}-workers}
@@ -76,11 +80,10 @@ readinessProbe:
 {{- end -}}
 
 {{- define "picker.mounts" -}}
-{{- $root := . -}}
 {{- range (include "picker.volumes" . | fromYamlArray) }}
 {{- if eq .name "tmp" }}
 - {name: tmp, mountPath: /tmp}
-{{- else if has .name (list "tls" "clients" "plane" "nats" "workers" "rewrites") }}
+{{- else if has .name (list "tls" "clients" "plane" "nats" "peers" "workers" "rewrites") }}
 - {name: {{ .name }}, mountPath: /etc/picker/{{ .name }}, readOnly: true}
 {{- end }}
 {{- end }}

@@ -25,6 +25,10 @@ SETTINGS = Rate(10, 100)
 EMPTY = Rate(100, 1_000)
 IDLE = Rate(100, 2_000)
 WINDOWS = Rate(1_000, 10_000)
+BLOCKS = Rate(64 * 1024, 256 * 1024)
+"""Bytes of compressed headers that have to be decoded, at about a millisecond for each KiB of the worst."""
+BLOCK_EARNED = 4 * 1024
+"""... that each frame with data sent is worth: streams that are answered pay for their headers."""
 HEADERS = Rate(1, 20)
 """Headers over the limit: they are dear to decode."""
 RESETS = Rate(200, 1_000)
@@ -43,17 +47,17 @@ class Bucket:
         self._tokens = rate.most
         self._at = now
 
-    def take(self, now: float, earned: float = 0) -> bool:
-        """Take one token, after ``earned`` were added; False where none is left."""
+    def take(self, now: float, earned: float = 0, amount: int = 1) -> bool:
+        """Take ``amount`` tokens, after ``earned`` were added; False where there are not as many."""
         rate = self._rate
         tokens = self._tokens + max(0.0, now - self._at) * rate.each_second + earned
         self._at = now
         if tokens > rate.most:
             tokens = rate.most
-        if tokens < 1:
+        if tokens < amount:
             self._tokens = tokens
             return False
-        self._tokens = tokens - 1
+        self._tokens = tokens - amount
         return True
 
 
@@ -61,8 +65,8 @@ class Floods:
     """The buckets of one connection. Each method raises `ConnectionFault` where its bucket is empty."""
 
     __slots__ = (
-        "_answered", "_empty", "_headers", "_idle", "_pings", "_resets", "_sent_ping", "_sent_window", "_settings",
-        "_unread", "_windows", "cut_by",
+        "_answered", "_blocks", "_empty", "_headers", "_idle", "_pings", "_resets", "_sent_block", "_sent_ping",
+        "_sent_window", "_settings", "_unread", "_windows", "cut_by",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -70,12 +74,13 @@ class Floods:
         """The count under which this connection was cut off; empty while it was not."""
         self._pings = Bucket(PINGS, now)
         self._settings = Bucket(SETTINGS, now)
+        self._blocks = Bucket(BLOCKS, now)
         self._empty = Bucket(EMPTY, now)
         self._headers = Bucket(HEADERS, now)
         self._idle = Bucket(IDLE, now)
         self._windows = Bucket(WINDOWS, now)
         self._resets = Bucket(RESETS, now)
-        self._sent_ping = self._sent_window = self._answered = self._unread = 0
+        self._sent_block = self._sent_ping = self._sent_window = self._answered = self._unread = 0
 
     def ping(self, now: float, sent: int) -> None:
         """A ping; ``sent``: frames with data sent so far, each of which a peer that measures may answer with one."""
@@ -92,6 +97,12 @@ class Floods:
         """A frame without data that does not end its stream."""
         if not self._empty.take(now):
             raise self.cut("flooded_empty", "too many empty DATA frames")
+
+    def block(self, now: float, size: int, sent: int) -> None:
+        """A block of compressed headers that has to be decoded; ``sent`` as for `ping`."""
+        earned, self._sent_block = sent - self._sent_block, sent
+        if not self._blocks.take(now, BLOCK_EARNED * earned, size):
+            raise self.cut("flooded_headers", "too many new headers")
 
     def headers(self, now: float) -> None:
         """Headers over the limit of one stream."""

@@ -7,7 +7,7 @@ a peer that repeats itself, is decoded once for as long as that table stays as i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hpack import Decoder, HPACKError
@@ -20,6 +20,8 @@ KNOWN_BLOCK_SIZE = 2_048
 ENTRY_OVERHEAD = 32
 """What each header counts beside its bytes, by RFC 9113 6.5.2."""
 
+_RESIZES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*+[\0-\x7f]){3}")
+"""More changes of the table's size than a block can have any use for, by RFC 7541 4.2."""
 _NAME = re.compile(rb"[!-9;-@\[-~]+")
 _BAD_VALUE = re.compile(rb"[\0\r\n]|^[ \t]|[ \t]$")
 _PSEUDO = frozenset((b":method", b":scheme", b":authority", b":path"))
@@ -52,11 +54,17 @@ TOO_LARGE = Request(too_large=True)
 
 
 class Reader:
-    """Reads the blocks of one connection, every one of them and in their order."""
+    """Reads the blocks of one connection, every one of them and in their order.
 
-    __slots__ = ("_counts", "_decoder", "_known", "_limits", "_state")
+    ``charge`` is told the size of each block that has to be decoded, and may raise.
+    """
 
-    def __init__(self, limits: Limits, counts: Counts) -> None:
+    __slots__ = ("_charge", "_counts", "_decoder", "_known", "_limits", "_state")
+
+    def __init__(
+        self, limits: Limits, counts: Counts, charge: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._charge = charge
         self._limits = limits
         self._counts = counts
         self._decoder = Decoder(max_header_list_size=limits.header_list_hard)
@@ -88,6 +96,11 @@ class Reader:
 
     def fields(self, block: bytes) -> list[tuple[bytes, bytes]]:
         """Decode a block, whatever becomes of it."""
+        self._charge(len(block))
+        if _RESIZES.match(block):
+            raise ConnectionFault(
+                COMPRESSION_ERROR, "headers that resize the decoder's table again and again"
+            )
         self._counts.headers_decoded += 1
         try:
             decoded = self._decoder.decode(block, raw=True)

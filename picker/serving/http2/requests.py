@@ -39,7 +39,11 @@ class Requests:
         self._accept = accept
         self._limits = connection.limits
         self._counts = connection.counts
-        self._reader = Reader(connection.limits, connection.counts)
+        self._reader = Reader(
+            connection.limits,
+            connection.counts,
+            lambda size: connection.floods.block(connection.now, size, connection.sent),
+        )
         self._block: _Block | None = None
 
     # -- bodies -------------------------------------------------------------------------------------------------

@@ -17,6 +17,10 @@ PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 7,
 PREFIX = 5
 """Bytes before each message: whether it is compressed, and its length."""
 
+MOST_TEXT = 120
+"""Most characters of a status's text, escaped."""
+
+_CUT_ESCAPE = re.compile("%.?$")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
@@ -34,7 +38,8 @@ def trailers(status: int, message: str = "") -> bytes:
     """A status as a compressed block."""
     block = literal(b"grpc-status", b"%d" % status)
     if message:
-        block += literal(b"grpc-message", quote(message, safe=" !#$&'()*+,/:;=?@[]~")[:120].encode())
+        escaped = quote(message, safe=" !#$&'()*+,/:;=?@[]~")[:MOST_TEXT]
+        block += literal(b"grpc-message", _CUT_ESCAPE.sub("", escaped).encode())
     return block
 
 
@@ -237,38 +242,10 @@ class Call:
             self._shared.budget.give(len(buffer))
 
 
-class Stranger:
-    """A request that is not gRPC, answered once it is whole."""
+class RefusedCallError(Exception):
+    """A call is not served; its status and text."""
 
-    __slots__ = ("_stream", "deadline", "slot")
-
-    TEXT = b"This port speaks gRPC.\n"
-    STATUS = b"\x08\x03415" + literal(b"content-type", b"text/plain")
-    """``:status 415``."""
-
-    def __init__(self, stream: Stream, deadline: float) -> None:
-        self._stream = stream
-        self.deadline = deadline
-        self.slot = 0
-
-    def data(self, data: bytes) -> None:
-        """Nobody reads it."""
-
-    def ended(self) -> None:
-        """Answer."""
-        self._stream.respond(self.STATUS)
-        self._stream.send(self.TEXT)
-        self._stream.finish(literal(b"x-reason", b"not gRPC"))
-
-    def due(self, now: float) -> None:
-        """It took too long."""
-        self._stream.reset(frames.CANCEL)
-
-    def sent(self) -> None:
-        """Nothing is waited for."""
-
-    def reset(self, code: int) -> None:
-        """Nothing is left to end."""
-
-    def lost(self) -> None:
-        """Nothing is left to end."""
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message

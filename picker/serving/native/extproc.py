@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import structlog
-from google.protobuf.message import DecodeError
 
 from picker.serving import refusals, replies
 from picker.serving.effects import (
@@ -23,15 +22,13 @@ from picker.serving.effects import (
 from picker.serving.exchange import Exchange
 from picker.serving.http2 import frames
 from picker.serving.http2.stream import Stream
+from picker.serving.messages import message_of
 from picker.serving.native.calls import DEADLINE_EXCEEDED, Call, Shared
 from picker.serving.native.deadlines import Deadlines
 from picker.serving.seam import HttpRequest, Picked, Refused
 from picker.serving.streams import WRITE_SECONDS, Streams
-from picker.serving.wire.extproc_pb2 import ProcessingRequest
 
 log = structlog.get_logger(__name__)
-
-_read = ProcessingRequest.FromString
 
 
 class ExtProc:
@@ -100,11 +97,7 @@ class ExtProcCall(Call):
 
     def message(self, data: bytes) -> None:
         """A message of the gateway."""
-        try:
-            message = _read(data)
-        except DecodeError:
-            message = ProcessingRequest()
-        self._perform(self._exchange.receive(message, self._owner.streams.clock()))
+        self._perform(self._exchange.receive(message_of(data), self._owner.streams.clock()))
 
     def half_closed(self) -> None:
         """The gateway will send nothing more."""

@@ -11,21 +11,19 @@ from picker.serving.counts import Counts
 from picker.serving.guard import REFUSAL
 from picker.serving.http2.headers import Request
 from picker.serving.http2.limits import Counts as Http2Counts
-from picker.serving.http2.requests import NOBODY
 from picker.serving.http2.stream import Handler, Stream
 from picker.serving.native.calls import (
     DEADLINE_EXCEEDED,
-    HEADERS,
     INTERNAL,
     PERMISSION_DENIED,
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     Call,
-    Stranger,
+    RefusedCallError,
     seconds_of,
-    trailers,
 )
 from picker.serving.native.deadlines import Deadlines
+from picker.serving.native.unserved import Refusal, Stranger
 from picker.serving.tls import names_shown
 
 log = structlog.get_logger(__name__)
@@ -33,8 +31,11 @@ log = structlog.get_logger(__name__)
 STRANGER_SECONDS = 10.0
 """How long a request that is not gRPC may take to be whole."""
 
+REFUSE_SECONDS = 0.1
+"""How long a call that is not served may take to begin before it is told so."""
+
 Open = Callable[[Stream, float | None], Call]
-"""Serves a new stream by a deadline."""
+"""Serves a new stream by a deadline, or raises `RefusedCallError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +71,42 @@ class Router:
         self, stream: Stream, request: Request, *, stranger: Mapping[str, list[bytes]] | None
     ) -> Handler:
         """Serve a stream; ``stranger``: the names of a client that has none of the allowed ones; None: it may ask."""
-        if request.too_large:
-            return self._refuse(stream, RESOURCE_EXHAUSTED, "too large headers")
-        if not _speaks_grpc(request):
+        now = self._clock()
+        if not request.too_large and not _speaks_grpc(request):
             self._http2.streams_denied += 1
-            waiting = Stranger(stream, self._clock() + STRANGER_SECONDS)
-            self._deadlines.put(waiting, waiting.deadline)
-            return waiting
+            return self._waiting(Stranger(stream, now + STRANGER_SECONDS, self._deadlines.drop))
+        try:
+            return self._opened(stream, request, stranger, now)
+        except RefusedCallError as error:
+            self._http2.streams_denied += 1
+            return self._waiting(Refusal(stream, now + REFUSE_SECONDS, self._deadlines.drop, error))
+
+    def _opened(
+        self, stream: Stream, request: Request, stranger: Mapping[str, list[bytes]] | None, now: float
+    ) -> Call:
+        if request.too_large:
+            raise RefusedCallError(RESOURCE_EXHAUSTED, "too large headers")
         route = self._routes.get(request.path)
         if route is None:
-            return self._refuse(stream, UNIMPLEMENTED, "no such method")
+            raise RefusedCallError(UNIMPLEMENTED, "no such method")
         if route.guarded and stranger is not None:
             self._counts.refused_identity += 1
             self._say_once(request.path, stranger)
-            return self._refuse(stream, PERMISSION_DENIED, REFUSAL)
+            raise RefusedCallError(PERMISSION_DENIED, REFUSAL)
         if not request.timeout:
             return route.open(stream, None)
         seconds = seconds_of(request.timeout)
         if seconds is None:
-            return self._refuse(stream, INTERNAL, "grpc-timeout is not to be understood")
+            raise RefusedCallError(INTERNAL, "grpc-timeout is not to be understood")
         if seconds <= 0:
             self._http2.deadlines += 1
-            return self._refuse(stream, DEADLINE_EXCEEDED, "the deadline that the client named has passed")
-        return route.open(stream, self._clock() + seconds)
+            raise RefusedCallError(DEADLINE_EXCEEDED, "the deadline that the client named has passed")
+        return route.open(stream, now + seconds)
+
+    def _waiting(self, handler: Stranger | Refusal) -> Handler:
+        if handler.deadline is not None:
+            self._deadlines.put(handler, handler.deadline)
+        return handler
 
     def _say_once(self, path: bytes, stranger: Mapping[str, list[bytes]]) -> None:
         if path not in self._said:
@@ -101,11 +115,6 @@ class Router:
                 "a client's certificate has none of the names in PICKER_TLS_CLIENT_NAMES",
                 names=names_shown(stranger),
             )
-
-    def _refuse(self, stream: Stream, status: int, message: str) -> Handler:
-        self._http2.streams_denied += 1
-        stream.finish(HEADERS + trailers(status, message))
-        return NOBODY
 
 
 def _speaks_grpc(request: Request) -> bool:

@@ -18,6 +18,7 @@ from picker.serving.native.calls import (
     RESOURCE_EXHAUSTED,
     UNAVAILABLE,
     Call,
+    RefusedCallError,
     Shared,
 )
 from picker.serving.seam import LogEntry
@@ -151,11 +152,10 @@ class LogService:
         self._clock = clock
 
     def open(self, stream: Stream, _: float | None) -> Call:
-        """A new call."""
-        call = LogCall(stream, self._shared, self)
+        """A new call. Raises `RefusedCallError` where no more are taken."""
         if self.closed or len(self.calls) >= MAX_LOG_STREAMS:
-            call.fail(UNAVAILABLE, "this replica takes no more access logs")
-            return call
+            raise RefusedCallError(UNAVAILABLE, "this replica takes no more access logs")
+        call = LogCall(stream, self._shared, self)
         self._counts.log_streams += 1
         self.calls.add(call)
         return call

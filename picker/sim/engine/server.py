@@ -109,7 +109,8 @@ class Server:
             self.engine.room_for(len(wanted.prompts) * wanted.n)
         except QueueFullError as full:
             raise RequestError(str(full), status=503) from full
-        name = request.headers.get("x-request-id") or uuid.uuid4().hex
+        # a header that is no text is told as text all the same
+        name = request.headers.get("x-request-id", "").encode(errors="replace").decode() or uuid.uuid4().hex
         booking = request.headers.get("x-picker-booking", "")
         longest = min(self.options.max_model_len, self.options.blocks * self.options.block_size)
         sequences: list[Sequence] = []

@@ -1,25 +1,19 @@
-"""Verdicts, the report made of them, the self-test's mechanism, the command line."""
+"""Verdicts, the report made of them, the command line."""
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-import chaos
-from chaos import selftest
 from chaos.checks import ALWAYS, fault_seen
 from chaos.command import command
-from chaos.mutants import MUTANTS, VARIABLE, environment, mutant
 from chaos.observe import counters_of
 from chaos.report import write
 from chaos.result import Result
-from chaos.suites import scenario_named, scenarios
+from chaos.suites import scenarios
 from chaos.testing import Tale
 from chaos.verdict import MOST_EVIDENCE, Finding, Verdict, failed, judged, worst
 
@@ -115,58 +109,6 @@ def test_the_report_survives_a_scenario_without_a_story(tmp_path: Path) -> None:
     broken = Result(spec, spec.topology, 7, UNKNOWN, (), tmp_path / "h.jsonl", 1.0, None)
     write(Session(tmp_path, [broken]))
     assert (tmp_path / "index.html").exists()
-
-
-def test_every_mutant_names_a_scenario_and_an_invariant_that_is_judged_there() -> None:
-    for each in MUTANTS:
-        spec = scenario_named(each.scenario)
-        assert each.plane in spec.planes
-    assert len({each.name for each in MUTANTS}) == len(MUTANTS)
-
-
-def test_a_mutant_is_planted_by_the_environment_alone(tmp_path: Path) -> None:
-    variables = environment("release-doubled", tmp_path)
-    code = "from stateplane.tally import Tally; print(Tally._take.__module__)"
-    root = str(Path(chaos.__file__).parent.parent)
-
-    def module(env: Mapping[str, str]) -> str:
-        run = subprocess.run(
-            [sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=True
-        )
-        return run.stdout.strip()
-
-    assert variables[VARIABLE] == "release-doubled"
-    assert module(variables) == "chaos.mutants.sums"
-    assert module({}) == "stateplane.tally"
-
-
-def test_an_unknown_mutant_names_those_there_are() -> None:
-    with pytest.raises(KeyError, match="release-doubled"):
-        mutant("no-such-thing")
-
-
-@pytest.mark.parametrize(
-    ("original", "mutated", "caught"),
-    [
-        ("pass", "fail", True),
-        ("pass", "pass", False),
-        ("pass", "unknown", False),
-        ("fail", "fail", False),
-    ],
-)
-def test_a_mutant_is_caught_where_the_original_passes_and_it_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, original: str, mutated: str, caught: bool
-) -> None:
-    def findings(each: object, _seed: int, _folder: Path, planted: str) -> Mapping[str, object]:
-        verdict = mutated if planted else original
-        found = {"name": "sums are exact: by worker", "verdict": verdict, "summary": "so"}
-        return {"scenarios": [{"findings": [found]}]}
-
-    monkeypatch.setattr(selftest, "_findings", findings)
-    said: list[str] = []
-    code = selftest.selftest(keywords="release-doubled", seed=1, folder=tmp_path, say=said.append)
-    assert code == (0 if caught else 1)
-    assert json.loads((tmp_path / "selftest.json").read_text())["mutants"][0]["caught"] is caught
 
 
 def test_list_names_every_scenario() -> None:

@@ -125,7 +125,7 @@ async def test_before_the_file_was_in_order_nothing_is_known(
     assert taken.sets == []
     assert watched.age(time.monotonic()) == math.inf
     write(file, "\udcff\udcfe\n")
-    await until(lambda: "Unicode" in watched._fault)
+    await until(lambda: "Unicode" in watched.fault)
     write(file, "a:1\n")
     await until(lambda: taken.sets == [{A}])
     await taken.stop()
@@ -144,9 +144,9 @@ async def test_a_file_too_large_is_refused(
     taken: Taken[Endpoint], watched: WatchedWorkers, file: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await until(lambda: taken.sets == [{A}])
-    monkeypatch.setattr("discovery.watched.MAX_BYTES", 10)
+    monkeypatch.setattr(watched._file, "_most", 10)
     write(file, "b:1\n" * 100)
-    await until(lambda: "at most 10" in watched._fault)
+    await until(lambda: "at most 10" in watched.fault)
     assert taken.sets == [{A}]
 
 

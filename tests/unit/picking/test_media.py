@@ -20,7 +20,7 @@ from picker.events.subscriber import Subscriber
 from picker.picking import Picking
 from picker.requests.ask import TokenIds
 from picker.requests.reading import read
-from picker.serving.seam import End, HttpRequest, Picked
+from picker.serving.seam import End, HttpRequest, Picked, Responded
 from picker.sim.model import DIRECTORY
 from tests.unit.picking.world import A, B, C, World
 
@@ -196,3 +196,19 @@ async def test_workers_without_events_learn_tails_where_they_learn_at_all() -> N
             with suppress(asyncio.CancelledError):
                 await task
             world.close()
+
+
+async def test_what_an_engine_found_of_a_picture_is_not_held_against_the_index(world: Pictures) -> None:
+    first = seen("AAAA")
+    worker, _ = await world.send(CHAT, first)
+    world.tell(worker, "stored", await world.known(CHAT, first))
+    raw = orjson.dumps({"model": "m", **first})
+    request = HttpRequest({":path": CHAT, ":method": "POST"}, raw, response_shown=True)
+    answer = await world.picking.decide(request)
+    assert isinstance(answer, Picked)
+    assert answer.reading is not None
+    answer.reading.begin(Responded(200, worker, content_type="application/json"))
+    told = {"prompt_tokens": 900, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 800}}
+    answer.reading.piece(orjson.dumps({"usage": told}), end=True)
+    counts = world.picking.answers.counts
+    assert (counts.usage_told, counts.cached_tokens_told, counts.cached_tokens_predicted) == (1, 0, 0)

@@ -79,6 +79,24 @@ def test_objects_of_one_second_go_by_name_and_ageless_ones_as_written() -> None:
     assert target(rules_of(*(rewrite(name, rule("m", to=name)) for name in ("b", "a"))), "m") == "b"
 
 
+def test_an_object_as_old_as_time_goes_before_such_as_tell_none() -> None:
+    first = rewrite("first", rule(to="first"))
+    oldest = rewrite("oldest", rule(to="oldest"), created="1970-01-01T00:00:00Z")
+    assert target(rules_of(first, oldest), "m") == target(rules_of(oldest, first), "m") == "oldest"
+
+
+def test_the_digest_tells_rules_apart_and_not_the_order_of_names() -> None:
+    plain = rules_of(rewrite("one", rule("a", "b", "c", to="x")))
+    assert plain.digest() == rules_of(rewrite("one", rule("c", "b", "a", to="x"))).digest()
+    others = (
+        rewrite("one", rule("a", "b", to="x")),
+        rewrite("one", rule("a", "b", "c", to="y")),
+        rewrite("two", rule("a", "b", "c", to="x")),
+        rewrite("one", rule("a", "b", "c", targets=[{"modelRewrite": "x", "weight": 2}])),
+    )
+    assert len({plain.digest(), Rules().digest(), *(rules_of(other).digest() for other in others)}) == 6
+
+
 def test_weights_share_out_and_zero_gets_nothing() -> None:
     one = Rule("r", frozenset(), (Target("a", 90), Target("none", 0), Target("b", 10)))
     got = Counter(one.target(draw(f"key-{number}", one.name)) for number in range(20_000))
@@ -103,6 +121,7 @@ def test_a_key_draws_the_same_everywhere_and_rules_draw_apart() -> None:
         ({"x-llm-d-model-name-rewrite": ""}, None),
         ({"x-llm-d-model-name-rewrite": "x" * 1025}, ""),
         ({"x-llm-d-model-name-rewrite": "a\x07b"}, ""),
+        ({"x-llm-d-model-name-rewrite": b"caf\xe9".decode("utf-8", "replace")}, ""),
     ],
 )
 def test_the_header_that_names_a_model(headers: dict[str, str], model: str | None) -> None:

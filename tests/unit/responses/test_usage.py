@@ -51,6 +51,11 @@ ANSWERS: list[tuple[str, Any, Usage | None]] = [
                                       "cache_creation_input_tokens": 2}},
         Usage(47, 6, 40),
     ),
+    (
+        "SGLang's generate",
+        {"text": "a", "meta_info": {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 8, "id": "x"}},
+        Usage(9, 2, 8),
+    ),
     ("none", {"id": "c", "choices": []}, None),
     ("null", {"id": "c", "usage": None}, None),
     ("a word", {"id": "c", "usage": "oops"}, None),

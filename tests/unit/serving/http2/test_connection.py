@@ -215,6 +215,7 @@ FAULTS: list[tuple[bytes, int]] = [
     (frame(frames.HEADERS, frames.END_HEADERS, 0, b"\x82"), P),
     (frame(frames.HEADERS, frames.END_HEADERS, 2, b"\x82"), P),
     (frame(frames.HEADERS, frames.END_HEADERS, 3, b"\xff\xff\xff\xff\xff"), C),
+    (frame(frames.HEADERS, frames.END_HEADERS, 3, b"\x20\x3f\xe1\x1f\x20\x82"), C),
     (frame(frames.HEADERS, 0, 3, b"\x82") + frame(frames.PING, 0, 0, b"12345678"), P),
     (frame(frames.HEADERS, 0, 3, b"\x82") + frame(frames.CONTINUATION, 4, 1, b""), P),
     (frame(frames.HEADERS, 0, 3, b"\x82") + frame(0x20, 0, 3, b""), P),

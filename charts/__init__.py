@@ -1,0 +1,1 @@
+"""What of the chart is made by program."""
