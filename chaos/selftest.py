@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,9 @@ def selftest(*, keywords: str, seed: int, folder: Path, say: Callable[[str], Non
     if not wanted:
         say(f"no mutant's name contains {keywords!r}; there are: {', '.join(each.name for each in MUTANTS)}")
         return 2
-    # a mutant's log lines are none of the suite's, and on NATS the suite's own audit notices that replicas differ
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     begun = time.time()
-    catches = asyncio.run(_SelfTest(seed, folder, say).play(wanted))
+    with _quiet():
+        catches = asyncio.run(_SelfTest(seed, folder, say).play(wanted))
     told = results_of(catches, seed=seed, seconds=time.time() - begun)
     (folder / RESULTS).write_text(json.dumps(told, indent=1) + "\n")
     missed = [each.mutant for each in catches if not each.caught]
@@ -74,6 +74,17 @@ def selftest(*, keywords: str, seed: int, folder: Path, say: Callable[[str], Non
     if missed:
         say(f"NOT CAUGHT: {', '.join(missed)}")
     return 1 if missed else 0
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A mutant's log lines are none of the suite's, and on NATS the suite's own audit notices that replicas differ."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def results_of(catches: Sequence[Catch], *, seed: int, seconds: float) -> dict[str, Any]:

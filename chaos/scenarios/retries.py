@@ -35,7 +35,7 @@ async def retried_after_a_loss_where_the_gateway_fails_open(run: Run) -> None:
     run.holds(*always(lost=4, refused=4))
 
 
-@scenario(load=BESIDE, budget=60)
+@scenario(load=BESIDE, suites=("smoke", "release"), budget=60)
 async def retried_while_the_first_worker_still_works(run: Run) -> None:
     """A stream breaks, its worker works on, the retry runs elsewhere: both count as long as they run, and no longer."""
     run.happened(

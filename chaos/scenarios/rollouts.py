@@ -33,7 +33,11 @@ async def rolling_restart_under_load(run: Run) -> None:
     run.holds(*ALWAYS)
 
 
-@scenario(topology=Topology(replicas=5), load=OpenLoop(rate=10, long_share=0.15), budget=110)
+@scenario(
+    topology=Topology(replicas=5, settings={"PICKER_DRAIN_MAX_SECONDS": "4"}),
+    load=OpenLoop(rate=10, long_share=0.15),
+    budget=110,
+)
 async def scaled_from_three_to_five_to_two(run: Run) -> None:
     """Scaling out and in under load costs no request; who joins knows all, who leaves takes nothing along."""
     await run.steady(seconds=1)

@@ -18,7 +18,7 @@ VERSIONS = ("1.29", "1.35", "1.37")
 
 CUSTOM = {
     "InferencePool", "HTTPRoute", "ReferenceGrant", "BackendTLSPolicy",
-    "EnvoyExtensionPolicy", "BackendTrafficPolicy", "EnvoyProxy", "EnvoyPatchPolicy",
+    "EnvoyExtensionPolicy", "BackendTrafficPolicy", "EnvoyProxy", "EnvoyPatchPolicy", "ClientTrafficPolicy",
     "DestinationRule", "Telemetry", "ServiceMonitor", "PodMonitor", "PrometheusRule",
 }  # fmt: skip
 

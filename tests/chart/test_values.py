@@ -165,6 +165,8 @@ def test_a_misspelt_value_is_refused_by_name(path: str, name: str) -> None:
             "Envoy Gateway verifies certificates",
         ),
         (with_values(BASE, tls__mode="off", provider={"name": "envoyAIGateway"}), "with TLS always"),
+        (with_values(BASE, provider={"gateway": {"bufferLimit": "32Mi"}}), "needs the Gateway's name"),
+        (with_values(BASE, provider={"gateway": {"bufferLimit": "much"}}), "does not match pattern"),
         (with_values(BASE, terminationGracePeriodSeconds=100), "would kill a replica that still drains"),
         (
             with_values(

@@ -165,9 +165,7 @@ async def recording(cases: Sequence[Case]) -> AsyncIterator[Recorder]:
     settings = ServingSettings(
         grpc_host="127.0.0.1", grpc_port=0, grpc_health_port=0, max_body_bytes=MAX_BODY
     )
-    tapped = mock.patch(
-        "picker.serving.streams.Exchange", lambda *a, **k: Tap(notes, clean, *a, **k)
-    )
+    tapped = mock.patch("picker.serving.streams.Exchange", lambda *a, **k: Tap(notes, clean, *a, **k))
     tapped.start()
     server = Server(settings, answers, hold=lambda: answers.case.hold if answers.case else "response")
     app = web.Application(client_max_size=64 << 20)

@@ -79,6 +79,9 @@
 {{- end -}}
 {{- if and $p.route.create (not $p.route.name) }}{{ fail "provider.route.name: empty; give the HTTPRoute a name." }}{{ end -}}
 {{- if and $p.route.create (not $p.route.parentRefs) }}{{ fail "provider.route.parentRefs: empty; name the Gateway that the route hangs on." }}{{ end -}}
+{{- if and $p.gateway.bufferLimit (not $p.gateway.name) -}}
+{{- fail "provider.gateway.name: empty; the ClientTrafficPolicy of provider.gateway.bufferLimit needs the Gateway's name." -}}
+{{- end -}}
 {{- if and $p.accessLog.patch (not $p.gateway.name) (has $p.name (list "envoyGateway" "envoyAIGateway")) -}}
 {{- fail "provider.gateway.name: empty; the EnvoyPatchPolicy of provider.accessLog.patch needs the Gateway's name." -}}
 {{- end -}}

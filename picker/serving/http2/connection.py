@@ -7,7 +7,6 @@ handler raises ends its stream.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from picker.serving.http2 import frames
@@ -15,7 +14,8 @@ from picker.serving.http2.control import CONTROL
 from picker.serving.http2.floods import Floods
 from picker.serving.http2.frames import ConnectionFault, StreamFault
 from picker.serving.http2.headers import Request
-from picker.serving.http2.limits import WRITE_QUANTUM, Counts, Limits
+from picker.serving.http2.limits import Counts, Limits
+from picker.serving.http2.outgoing import Outgoing
 from picker.serving.http2.past import How, Past
 from picker.serving.http2.requests import Requests
 from picker.serving.http2.stream import Handler, Stream
@@ -23,8 +23,6 @@ from picker.serving.http2.stream import Handler, Stream
 Accept = Callable[[Stream, Request], Handler]
 """Called for each new stream; whoever refuses one may finish it right there."""
 
-WRITE_BYTES = 256 * 1024
-"""Most bytes of bodies that one `Connection.take` hands out."""
 SETTLING = b"settling"
 """What the ping says whose answer tells that the peer knows of our going away."""
 ALIVE = b"alive?\0\0"
@@ -32,16 +30,15 @@ ALIVE = b"alive?\0\0"
 _unpack = frames.HEAD.unpack_from
 
 
-class Connection:
+class Connection(Outgoing):
     """Serves one connection. ``wake`` is called when there is something to write that `receive` did not bring about.
 
     ``defect`` is told of what handlers raise.
     """
 
     __slots__ = (
-        "_began", "_defect", "_inside", "_introduced", "_promised", "_requests", "_rest", "_settled", "_unreturned",
-        "_wake", "answered", "closing", "counts", "draining", "first_window", "floods", "last", "limits", "max_frame",
-        "now", "out", "past", "paused", "pinged", "queue", "queued", "room", "sent", "streams", "window",
+        "_began", "_defect", "_introduced", "_promised", "_requests", "_rest", "_settled", "answered", "closing",
+        "counts", "draining", "last", "now", "past", "pinged", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -54,50 +51,25 @@ class Connection:
         defect: Callable[[Exception], None],
         now: float,
     ) -> None:
-        self.limits, self.counts = limits, counts
+        super().__init__(limits, Floods(now), wake)
+        self.counts = counts
         self.streams: dict[int, Stream] = {}
         self.past = Past(limits.remembered)
-        self.floods = Floods(now)
-        self.out: list[bytes | memoryview] = []
-        self.queue: deque[Stream] = deque()
-        """Streams that wait for their turn to send."""
-        self.queued = 0
-        """Bytes that wait on all streams."""
-        self.window = frames.DEFAULT_WINDOW
-        """Bytes that the peer takes on all streams together."""
-        self.first_window = frames.DEFAULT_WINDOW
-        """... on each new stream."""
-        self.max_frame = frames.LEAST_FRAME
-        self.room = limits.connection_window
-        self.sent = 0
-        """Frames with data sent."""
         self.answered = 0
         """Streams that we ended in good order."""
         self.last = 0
         """The newest stream of the peer."""
         self.now = now
-        self.paused = False
-        """Whether nothing can be written now; set from outside."""
         self.pinged = False
         """Whether a ping of ours waits for its answer."""
         self.draining = False
         self.closing = False
         """Whether the connection is to be closed once everything is written."""
-        self._wake, self._defect = wake, defect
+        self._defect = defect
         self._requests = Requests(self, accept)
         self._rest = b""
-        self._began = self._introduced = False
+        self._began = self._introduced = self._settled = False
         self._promised = frames.MAX_STREAM
-        self._inside = True
-        self._settled = False
-        self._unreturned = 0
-        self.out.append(frames.settings({
-            frames.MAX_CONCURRENT_STREAMS: limits.streams,
-            frames.INITIAL_WINDOW_SIZE: limits.stream_window,
-            frames.MAX_HEADER_LIST_SIZE: limits.header_list,
-        }))  # fmt: skip
-        self.out.append(frames.window_update(0, limits.connection_window - frames.DEFAULT_WINDOW))
-        self._inside = False
 
     @property
     def began(self) -> bool:
@@ -192,88 +164,11 @@ class Connection:
         self._began = True
         return True
 
-    # -- what goes out ------------------------------------------------------------------------------------------
-
-    @property
-    def more(self) -> bool:
-        """Whether `take` has more to hand out at once."""
-        return bool(self.out) or (bool(self.queue) and self.window > 0)
-
-    def take(self) -> bytes:
-        """What is to be written now; not to be called while `paused`."""
-        if self.queue:
-            self._inside = True
-            try:
-                self._pump(WRITE_BYTES)
-            finally:
-                self._inside = False
-        out = b"".join(self.out)
-        self.out.clear()
-        return out
-
-    def written(self) -> None:
-        """Something is there to be written."""
-        if not self._inside:
-            self._wake()
-
-    def enqueue(self, stream: Stream) -> None:
-        """A stream has something to send; it gets its turn when both windows are open."""
-        if stream.window > 0 and not stream.ready:
-            stream.ready = True
-            self.queue.append(stream)
-            self.written()
-
-    def _pump(self, most: int) -> None:
-        queue = self.queue
-        while queue and self.window > 0 and most > 0:
-            stream = queue.popleft()
-            stream.ready = False
-            if stream.over:
-                continue
-            written = stream.emit(min(WRITE_QUANTUM, self.window))
-            self.window -= written
-            most -= written
-            if stream.waits:
-                self.enqueue(stream)
-            else:
-                self.call(stream, stream.handler.sent)
-                self.return_room(stream)
-        self._return_room()
-
     def ping(self) -> None:
         """Ask the peer whether it lives; `pinged` until it answers."""
         self.pinged = True
         self.out.append(frames.frame(frames.PING, 0, 0, ALIVE))
         self.written()
-
-    def reply(self, answer: bytes) -> None:
-        """Answer a control frame."""
-        if self.paused:
-            self.floods.unread()
-        self.out.append(answer)
-
-    # -- room for the peer to send ------------------------------------------------------------------------------
-
-    def consumed(self, size: int) -> None:
-        """Bytes of data are dealt with."""
-        self._unreturned += size
-        if self._unreturned * 2 >= self.limits.connection_window:
-            self._return_room()
-
-    def return_room(self, stream: Stream) -> None:
-        """Let the peer send on, unless the stream is about to end or its answers are not taken."""
-        if stream.unreturned * 2 < self.limits.stream_window or stream.ended or stream.waits or stream.over:
-            return
-        self.out.append(frames.window_update(stream.id, stream.unreturned))
-        stream.room += stream.unreturned
-        stream.unreturned = 0
-
-    def _return_room(self) -> None:
-        size = self._unreturned
-        if size * 2 >= self.limits.connection_window and self.queued < self.limits.pending:
-            self.room += size
-            self._unreturned = 0
-            self.out.append(frames.window_update(0, size))
 
     # -- ends ---------------------------------------------------------------------------------------------------
 

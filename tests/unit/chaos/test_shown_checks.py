@@ -131,21 +131,9 @@ def test_an_upgrade_that_did_not_reach_all_says_nothing_of_schemas() -> None:
 )
 def test_a_poisoned_body_is_answered_explicitly(status: int, expected: Verdict) -> None:
     told = Tale()
-    for t, phase, kind, value in (
-        (1.0, "begin", "invoke", {}),
-        (2.0, "seen", "info", {"answers": {"noise": status}}),
-    ):
-        told.add(
-            t,
-            "nemesis",
-            "fault",
-            kind,
-            id="p",
-            kind="poison-bodies",
-            target="envoy",
-            phase=phase,
-            value=value,
-        )  # type: ignore[misc]
+    life = {"id": "p", "kind": "poison-bodies", "target": "envoy"}
+    told.add(1, "nemesis", "fault", "invoke", **life, phase="begin", value={})
+    told.add(2, "nemesis", "fault", "info", **life, phase="seen", value={"answers": {"noise": status}})
     assert verdict(poison_refused(), told.story()) is expected
 
 
