@@ -15,6 +15,7 @@ ORACLES := $(XDS)/.installed $(TOKENIZERS)/.installed
 DYNAMO := .tools/dynamo
 DYNAMO_WHEEL := ai-dynamo-runtime==1.6.1
 SERVERS := .tools/debian/.installed
+CHART := .tools/chart/.installed
 INTO = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target
 
 export PYTHONDONTWRITEBYTECODE ?= 1
@@ -53,10 +54,13 @@ $(DYNAMO)/.installed: | $(STAMP)
 $(SERVERS): tests/tools/servers.py | $(STAMP)
 	@$(BIN)/python tests/tools/servers.py && touch $@
 
+$(CHART): tests/tools/helm.py | $(STAMP)
+	@$(BIN)/python tests/tools/helm.py && touch $@
+
 demo: setup ## a real trace through a local cluster: real Envoy, NATS, Valkey, 3 replicas, 4 simulated engines
 	@$(BIN)/picker demo $(DEMO)
 
-test: setup $(ORACLES) $(DYNAMO)/.installed $(SERVERS) ## everything that CI runs, in stages with printed budgets
+test: setup $(ORACLES) $(DYNAMO)/.installed $(SERVERS) $(CHART) ## everything that CI runs, in stages with printed budgets
 	@$(BIN)/python tests/run.py
 
 check: setup $(ORACLES) ## the quick part: lint, types, layers, unit tests; no root, no apt, under 5 minutes
@@ -73,6 +77,8 @@ protos: setup ## generate the messages on the wire again from protos/
 
 docs: setup ## write the generated documents again
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python charts/generate.py
+	@$(BIN)/python image/lock.py
 
 lock: setup ## resolve the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --extra embedded --extra dev pyproject.toml -o requirements.lock

@@ -13,7 +13,7 @@ from chaos.mutants import environment
 from chaos.quiet import is_quiet
 from chaos.result import Result
 from chaos.story import Story
-from chaos.targets.local import Local
+from chaos.targets.local import Local, started
 from chaos.topology import Topology
 from picker.sim.model import MODEL
 from picker.sim.processes import ProcessError
@@ -48,7 +48,8 @@ class Bench:
         if self._local is not None and not await self._as_wanted(self._local, topology):
             await self.end()
         if self._local is None:
-            self._local = await self._start(topology)
+            self._local = await started(lambda: self._new(topology))
+            self._mutated, self._used = self.mutant, False
         await _until_served(self._local)
         await _until_quiet(self._local)
         return self._local
@@ -67,13 +68,10 @@ class Bench:
         self._mutated, self._used = self.mutant, False
         return True
 
-    async def _start(self, topology: Topology) -> Local:
+    def _new(self, topology: Topology) -> Local:
         self._clusters += 1
         folder = self._root / "clusters" / f"{self._clusters:02d}-{topology.plane}-{topology.key}"
-        local = Local(topology, folder=folder, mutation=self._mutation())
-        await local.start()
-        self._mutated, self._used = self.mutant, False
-        return local
+        return Local(topology, folder=folder, mutation=self._mutation())
 
     def _mutation(self) -> dict[str, str]:
         return dict(environment(self.mutant, self._root)) if self.mutant else {}

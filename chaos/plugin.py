@@ -21,7 +21,7 @@ from chaos.result import Result, ScenarioFailed
 from chaos.run import Run
 from chaos.scenario import SUITES, Scenario, scenario_of
 from chaos.story import Story
-from chaos.targets.local import Local
+from chaos.targets.local import Local, started
 from chaos.topology import PLANES, PlaneName, Topology
 from chaos.verdict import Verdict, worst
 
@@ -53,15 +53,13 @@ class Session:
         if self._local is not None and self._local.topology == topology and await self._usable(self._local):
             return self._local
         await self.discard()
+        self._local = await started(lambda: self._new(topology))
+        return self._local
+
+    def _new(self, topology: Topology) -> Local:
         self._clusters += 1
         folder = self.folder / "clusters" / f"{self._clusters:02d}-{topology.plane}-{topology.key}"
-        self._local = Local(topology, folder=folder, mutation=self._mutation())
-        try:
-            await self._local.start()
-        except BaseException:
-            self._local = None
-            raise
-        return self._local
+        return Local(topology, folder=folder, mutation=self._mutation())
 
     def _mutation(self) -> dict[str, str]:
         if not self.mutant:

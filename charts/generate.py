@@ -185,7 +185,17 @@ def readme(all_values: str) -> str | None:
         command = [str(HELM_DOCS), "--chart-search-root", folder, "--sort-values-order", "file"]
         subprocess.run(command, check=True, capture_output=True, timeout=60)  # noqa: S603 - our own helm-docs
         text = (Path(folder) / "README.md").read_text()
-    return re.sub(r"[ \t]+\n", "\n", text).rstrip() + "\n"
+    return re.sub(r"[ \t]+\n", "\n", text).rstrip() + "\n\n" + homes()
+
+
+def homes() -> str:
+    """The settings that have a value of their own outside ``settings``, as a section."""
+    lines = ["## Settings with a value of their own", "", "| variable | value |", "| --- | --- |"]
+    own = (each for each in settings() if not each.generated)
+    lines += [
+        f"| `{each.variable}` | {f'`{each.home}`' if each.home else 'told by the pod'} |" for each in own
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def made() -> Iterator[tuple[Path, str]]:

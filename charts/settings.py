@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
@@ -94,7 +94,7 @@ def settings() -> Iterator[Setting]:
         schemas = part.model_json_schema(by_alias=False)["properties"]
         for field, info in part.model_fields.items():
             variable, *aliases = names_of(part, field, info)
-            kind = _kind(info)
+            kind = kind_of(info)
             yield Setting(
                 variable=variable,
                 also=(*aliases, *ALSO.get(variable, ())),
@@ -114,14 +114,14 @@ def _key(part: str, field: str) -> str:
     return camel(field.removeprefix("bridge_") if part == "bridge" else field)
 
 
-def _kind(info: FieldInfo) -> Kind:
-    annotation = str(info.annotation)
-    if "tuple" in annotation:
+def kind_of(info: FieldInfo) -> Kind:
+    """What its value is, by the annotation less ``None``."""
+    kinds: Mapping[object, Kind] = {bool: "boolean", int: "integer", float: "number"}
+    annotation = info.annotation
+    if get_origin(annotation) is tuple:
         return "words"
-    for python, kind in (("bool", "boolean"), ("int", "integer"), ("float", "number")):
-        if info.annotation is not None and python in annotation.replace("Literal", ""):
-            return kind  # type: ignore[return-value]
-    return "text"
+    options = [each for each in get_args(annotation) or (annotation,) if each is not type(None)]
+    return kinds.get(options[0], "text") if len(options) == 1 else "text"
 
 
 def _default(info: FieldInfo, kind: Kind) -> Any:

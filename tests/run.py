@@ -40,6 +40,8 @@ STAGES: tuple[Stage, ...] = (
         (
             (str(BIN / "python"), "protos/generate.py", "--check"),
             (str(BIN / "python"), "docs/generate.py", "--check"),
+            (str(BIN / "python"), "charts/generate.py", "--check"),
+            (str(BIN / "python"), "image/lock.py", "--check"),
         ),
     ),
     Stage(
@@ -53,6 +55,7 @@ STAGES: tuple[Stage, ...] = (
         ),
     ),
     Stage("unit", 180, (pytest("-n", "2", "tests/unit"),)),
+    Stage("chart", 240, (pytest("-n", "2", "tests/chart"),)),
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
     Stage("serving", 420, (pytest("tests/serving"),)),
     Stage("e2e", 960, (pytest("tests/e2e"),)),

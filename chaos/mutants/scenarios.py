@@ -117,7 +117,7 @@ async def the_plane_stands_still(run: Run) -> None:
 async def a_far_plane_comes_back_empty(run: Run) -> None:
     """While views are read anew from a plane far away, they show what they showed before."""
     await run.steady(seconds=2)
-    async with run.inject(latency("*>plane", seconds=0.1)):
+    async with run.inject(latency("*>plane", seconds=0.03)):
         await run.hold(seconds=1)
         for _ in range(3):
             async with run.inject(restart("plane")):

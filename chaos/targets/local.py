@@ -14,8 +14,10 @@ from chaos.injectors import Fault, Names, Wire
 from chaos.topology import Topology
 from picker.sim import programs
 from picker.sim.cluster import Cluster, Layout
+from picker.sim.processes import ProcessError
 
 Tell = Callable[[Fault], None]
+START_TRIES = 2
 PEERS_NAME = "picker-peers.chaos.local"
 
 
@@ -213,6 +215,24 @@ class Local:
                 await self.cluster.restart(name)
         self.cluster.set_workers([worker.address for worker in self.cluster.workers])
         await self.cluster.until_envoy_sees(len(self.cluster.replicas))
+
+
+async def started(make: Callable[[], Local]) -> Local:
+    """A pool that runs, of those that ``make`` makes.
+
+    Its ports were free when they were chosen; where somebody else was faster, a second pool gets others. Raises
+    ProcessError.
+    """
+    for number in range(1, START_TRIES + 1):
+        local = make()
+        try:
+            await local.start()
+        except ProcessError:
+            if number == START_TRIES:
+                raise
+        else:
+            return local
+    raise AssertionError("there is at least one try")
 
 
 async def open_wire(link: str, listen: str, upstream: str, *, speaks_nats: bool = False) -> Wire:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
 
-from charts.settings import HOMES, Setting, settings
+from charts.settings import HOMES, Setting, kind_of, settings
+from picker.settings import Part
 from picker.settings_table import rows
 from tests.chart.rendering import CHART, SCENARIOS, Objects, notes, refused, render, rendered, settings_from
 
@@ -480,3 +481,16 @@ def test_the_planes_ports_are_let_through(url: str, ports: set[int]) -> None:
     rules = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
     found = {each["port"] for rule in rules for each in rule["ports"]}
     assert found == ports | {443, 6443}
+
+
+def test_a_word_that_holds_the_name_of_a_type_is_still_a_word() -> None:
+    class Chosen(Part):
+        source: Literal["endpointslices", "dns"] = "dns"
+        """Where from."""
+        limit: float | None = None
+        """How many."""
+        names: tuple[str, ...] = ()
+        """Which."""
+
+    kinds = {name: kind_of(info) for name, info in Chosen.model_fields.items()}
+    assert kinds == {"source": "text", "limit": "number", "names": "words"}
