@@ -20,10 +20,10 @@ INTO = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-dep
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: help setup demo test check lint format docs protos lock
+.PHONY: help setup chart-tools demo test check lint format docs protos lock
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## set up .venv from the lock, when it is missing or stale
 
@@ -56,6 +56,8 @@ $(SERVERS): tests/tools/servers.py | $(STAMP)
 
 $(CHART): tests/tools/helm.py | $(STAMP)
 	@$(BIN)/python tests/tools/helm.py && touch $@
+
+chart-tools: $(CHART) ## helm, helm-docs and the schemas that the chart is judged by, into .tools
 
 demo: setup ## a real trace through a local cluster: real Envoy, NATS, Valkey, 3 replicas, 4 simulated engines
 	@$(BIN)/picker demo $(DEMO)
