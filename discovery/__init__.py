@@ -2,8 +2,8 @@
 Who is there: peers (other replicas) and workers (engine endpoints).
 
 Here: what is found (`found`), how an address is written (`address`), the seam (`source`), the sources behind it
-(`static`, `headless`, `watched`), chosen by name in `backends`. Each yields the whole known set whenever it changes,
-and keeps the last known set while its own source is away.
+(`static`, `headless`, `watched`, `kubernetes`), chosen by name in `backends`. Each yields the whole known set whenever
+it changes, and keeps the last known set while its own source is away.
 
 Not here: what a worker carries, or whether it should be picked.
 """

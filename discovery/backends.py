@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from discovery.source import DiscoveryError, PeerSource, WorkerSource
+from discovery.source import DiscoveryError, ObjectSource, PeerSource, WorkerSource
+
+T = TypeVar("T")
 
 PEERS: Mapping[str, str] = {
     "static": "discovery.static:StaticPeers",
     "dns": "discovery.headless:HeadlessPeers",
+    "endpointslices": "discovery.kubernetes.opening:slice_peers",
 }
 WORKERS: Mapping[str, str] = {
     "static": "discovery.static:StaticWorkers",
     "file": "discovery.watched:WatchedWorkers",
+    "kubernetes": "discovery.kubernetes.opening:pool_workers",
 }
+OBJECTS: Mapping[str, str] = {"kubernetes": "discovery.kubernetes.opening:objects"}
 
 PEER_PORT = 9092
 """The port on which replicas answer one another."""
@@ -43,24 +48,37 @@ def open_source(table: Mapping[str, str], name: str, *args: Any, **options: Any)
 
 def open_peers(
     *,
+    source: str = "",
     static: Sequence[str] = (),
     service: str = "",
+    namespace: str = "default",
     port: int = PEER_PORT,
     dns_server: str = "",
     refresh_seconds: float = 5.0,
+    kubeconfig: Path | None = None,
 ) -> PeerSource:
     """
-    The peers named one by one, else those behind the headless Service's name, else nobody.
+    The peers of that source; without one those named one by one, else those behind the Service's DNS name, else nobody.
 
     Raises:
-        DiscoveryError: an address, the name or the DNS server is wrong.
+        DiscoveryError: an address, the name or the DNS server is wrong, or the source lacks what it reads.
 
     """
-    if static or not service:
-        return cast("PeerSource", open_source(PEERS, "static", tuple(static), port=port))
+    chosen = source or ("static" if static or not service else "dns")
+    if chosen != "static" and not service:
+        raise DiscoveryError(f"source {chosen!r} needs the name of the headless Service")
+    if chosen == "static":
+        return cast("PeerSource", open_source(PEERS, chosen, tuple(static), port=port))
+    if chosen == "dns":
+        return cast(
+            "PeerSource",
+            open_source(
+                PEERS, chosen, service, port=port, server=dns_server, refresh_seconds=refresh_seconds
+            ),
+        )
     return cast(
         "PeerSource",
-        open_source(PEERS, "dns", service, port=port, server=dns_server, refresh_seconds=refresh_seconds),
+        open_source(PEERS, chosen, service, namespace=namespace, port=port, kubeconfig=kubeconfig),
     )
 
 
@@ -69,3 +87,45 @@ def open_workers(*, file: Path | None = None) -> WorkerSource:
     if file is None:
         return cast("WorkerSource", open_source(WORKERS, "static"))
     return cast("WorkerSource", open_source(WORKERS, "file", file))
+
+
+def open_pool_workers(
+    *,
+    pool: str,
+    namespace: str,
+    kubeconfig: Path | None = None,
+    imports: bool = False,
+    import_kubeconfig: Path | None = None,
+) -> WorkerSource:
+    """
+    The ready pods of an InferencePool.
+
+    Args:
+        pool: Its name.
+        namespace: Its namespace.
+        kubeconfig: How to reach the API server; None: as the pod's ServiceAccount.
+        imports: Whether an InferencePoolImport adds workers of other clusters.
+        import_kubeconfig: How to reach those: a context for each, named as the cluster.
+
+    """
+    return cast(
+        "WorkerSource",
+        open_source(
+            WORKERS, "kubernetes", pool=pool, namespace=namespace, kubeconfig=kubeconfig, imports=imports,
+            import_kubeconfig=import_kubeconfig,
+        ),
+    )  # fmt: skip
+
+
+def open_objects(
+    plural: str,
+    *,
+    namespace: str,
+    read: Callable[[Mapping[str, Any]], T | None],
+    kubeconfig: Path | None = None,
+) -> ObjectSource[T]:
+    """The API objects of a kind, by its plural name; ``read`` raises ValueError for what makes no sense."""
+    return cast(
+        "ObjectSource[T]",
+        open_source(OBJECTS, "kubernetes", plural, namespace=namespace, read=read, kubeconfig=kubeconfig),
+    )

@@ -7,6 +7,7 @@ import ipaddress
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import dns.asyncresolver
 import dns.exception
@@ -81,6 +82,10 @@ class HeadlessPeers:
     def age(self, now: float) -> float:
         """Seconds since the DNS server last named somebody."""
         return self._fresh.age(now)
+
+    def status(self) -> Mapping[str, Any]:
+        """For ``/status.json``."""
+        return {"source": "dns", "name": self._name, "failing": self._failing}
 
     async def sets(self) -> AsyncIterator[frozenset[Peer]]:
         """Every set of peers; the first one may be empty, where the name has no addresses yet."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from discovery.found import Endpoint, Peer
 
@@ -47,6 +47,10 @@ class WorkerSource(Protocol):
         """Seconds since the source last confirmed what stands, ``now`` monotonic; infinite before it ever did."""
         ...
 
+    def status(self) -> Mapping[str, Any]:
+        """The source's own state as JSON values, for ``/status.json``."""
+        ...
+
 
 class PeerSource(Protocol):
     """Finds peers, with the promises of `WorkerSource`."""
@@ -59,6 +63,45 @@ class PeerSource(Protocol):
 
     def age(self, now: float) -> float:
         """Seconds since the source last confirmed what stands, ``now`` monotonic; infinite before it ever did."""
+        ...
+
+    def status(self) -> Mapping[str, Any]:
+        """The source's own state as JSON values, for ``/status.json``."""
+        ...
+
+
+Kept = TypeVar("Kept", covariant=True)
+
+
+class ObjectSource(Protocol[Kept]):
+    """Objects of one kind, kept as their server has them; what is known stands while it is away."""
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the looks."""
+        ...
+
+    @property
+    def objects(self) -> Mapping[str, Kept]:
+        """What is known, by ``namespace/name``."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """Grows with each change."""
+        ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether all objects were read once, or it is known that there is nothing to read."""
+        ...
+
+    def status(self) -> Mapping[str, Any]:
+        """The source's own state as JSON values."""
+        ...
+
+    async def run(self) -> None:
+        """Keep them. Never returns."""
         ...
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from discovery.address import AddressError, join_address, split_address
 from discovery.found import Endpoint, Peer
@@ -37,6 +38,10 @@ class StaticPeers:
         del now
         return 0.0
 
+    def status(self) -> Mapping[str, Any]:
+        """For ``/status.json``."""
+        return {"source": "static"}
+
 
 class StaticWorkers:
     """Workers given once, none by default."""
@@ -54,6 +59,10 @@ class StaticWorkers:
         """Nothing that never changes grows old."""
         del now
         return 0.0
+
+    def status(self) -> Mapping[str, Any]:
+        """For ``/status.json``."""
+        return {"source": "static"}
 
 
 def _peer(address: str, port: int) -> Peer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -56,6 +57,10 @@ class WatchedWorkers:
     def fault(self) -> str:
         """What is wrong with the file now; empty: nothing."""
         return self._file.fault
+
+    def status(self) -> Mapping[str, Any]:
+        """For ``/status.json``."""
+        return {"source": "file", "file": str(self._path), "fault": self.fault or None}
 
     async def sets(self) -> AsyncIterator[frozenset[Endpoint]]:
         """Every set of workers; nothing before the file was in order for the first time."""

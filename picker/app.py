@@ -40,6 +40,7 @@ from picker.underway import Underway
 from picker.wiring import (
     open_criteria,
     open_desk,
+    open_objectives,
     open_peer_source,
     open_rules,
     open_tokens,
@@ -89,6 +90,7 @@ class Replica:
         self.criteria = open_criteria(settings)
         self.tokens = open_tokens(settings)
         self.rules = open_rules(settings)
+        self.objectives = open_objectives(settings)
         self.desk, self.plane = open_desk(settings, self.owner, clock=clock)
         self.underway = Underway(
             self.desk, known=self._knows_address, clock=clock, reports=self._reports,
@@ -118,7 +120,9 @@ class Replica:
             predicted=self.predicted,
             events=self.subscriber,
             tails=self.subscriber.tails,
-            eligibility=Eligibility(settings.price, known=self.pool, criteria=self.criteria),
+            eligibility=Eligibility(
+                settings.price, known=self.pool, criteria=self.criteria, objectives=self.objectives.priority
+            ),
             adapters=self.registry.adapters,
             rules=self.rules,
         )
@@ -276,6 +280,7 @@ class Replica:
             "plane": self.desk.run(),
             "tokenizers": self.tokens.run(),
             "model_rewrites": self.rules.run(),
+            "objectives": self.objectives.run(),
             "ticks": self._ticks(),
         }
 

@@ -8,7 +8,7 @@ then, and counted as degraded.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from picker.core.choose import (
 )
 from picker.core.cost import Weights, slopes, uncached_tokens
 from picker.core.index import PrefixIndex
+from picker.core.lineup import Lineup
 from picker.core.load import Load, aged, ageing
 from picker.core.match import NO_OVERLAP, Match, Overlap, sum_overlaps
 from picker.core.predicted import Predicted
@@ -80,6 +81,10 @@ class Pool(Protocol):
 
     def unbooked(self, worker: str, now: float) -> Load:
         """What the worker reports beyond what was booked, fixed until its next report."""
+        ...
+
+    def changed(self, now: float) -> Sequence[str]:
+        """Workers whose unbooked load may differ from what it was at the last call; `Deciding` alone calls it."""
         ...
 
 
@@ -159,6 +164,10 @@ class Deciding:
             disk_tier=price.disk_tier_weight,
             temperature=price.temperature,
         )
+        self._lineup = Lineup(self._weights, block_size=price.block_size, limit=self._limit)
+        self._touched: set[str] = set()
+        """Workers of the line-up whose booked load has changed since the last pick."""
+        bookings.view.listen(self._booked_anew)
 
     @property
     def waits(self) -> bool:
@@ -180,8 +189,12 @@ class Deciding:
     ) -> Placed | NoWorker | AllFull:
         """Choose and book, without waiting. ``full`` are workers known to be at their limit, whatever the view says."""
         now = self._clock()
-        candidates, added, unseen = self._candidates(wish, now, full)
-        choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks, added)
+        unseen = self._bookings.unseen(now)
+        if unseen or full or not self._plain(wish):
+            candidates, added, unseen = self._candidates(wish, now, full)
+            choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks, added)
+        else:
+            choice = self._lined_up(wish, now)
         if not isinstance(choice, Choice):
             return choice
         self.counts.on_view += 1
@@ -193,6 +206,33 @@ class Deciding:
         earlier = self._earlier(wish)
         self._bookings.book(booking_id, key=wish.key, worker=choice.worker, amount=amount, now=now)
         return Placed(booking_id, amount.prefill_tokens, choice, way, earlier)
+
+    def _plain(self, wish: Wish) -> bool:
+        """Whether it asks nothing of single workers but what they hold of one prompt."""
+        narrowed = self._eligibility is not None and bool(wish.lora or wish.prepared)
+        return wish.subset is None and not narrowed and len(wish.hashes) <= 1 and not wish.tail
+
+    def _lined_up(self, wish: Wish, now: float) -> Choice | NoWorker | AllFull:
+        """`_candidates` and `choose` in one for a `_plain` wish and a level view, on what is kept from pick to pick."""
+        lineup, names, pool, view = self._lineup, self._pool.routable(now), self._pool, self._bookings.view
+        stale: Iterable[str] = pool.changed(now)
+        if names is not lineup.names:
+            lineup.line_up(names)
+            stale = names
+        elif self._touched:
+            stale = self._touched.union(stale)
+        for name in stale:
+            lineup.put(name, view.load(name), pool.unbooked(name, now))
+        self._touched.clear()
+        overlaps: Mapping[str, Overlap] = {}
+        if wish.hashes:
+            hashes = wish.hashes[0]
+            overlaps = self._predicted.extended(hashes, self._index.holders(hashes), now)
+        return lineup.choose(wish.demand, overlaps, self._rng, self._fallbacks)
+
+    def _booked_anew(self, worker: str, _requests: int, _blocks: int, _now: float) -> None:
+        if worker in self._lineup:
+            self._touched.add(worker)
 
     def _earlier(self, wish: Wish) -> tuple[Booking, ...]:
         return tuple(self._bookings.view.by_key(wish.key)) if wish.key else ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -29,8 +30,16 @@ class Known(Protocol):
 class Eligibility:
     """Asks criteria, then looks for the adapter among those that criteria left."""
 
-    def __init__(self, settings: PriceSettings, *, known: Known, criteria: Criteria | None = None) -> None:
+    def __init__(
+        self,
+        settings: PriceSettings,
+        *,
+        known: Known,
+        criteria: Criteria | None = None,
+        objectives: Callable[[str], int | None] = lambda _: None,
+    ) -> None:
         self.criteria = Criteria() if criteria is None else criteria
+        self._objectives = objectives
         self._known = known
         self._asks = bool(self.criteria.names)
         self._narrows, self._load_blocks = settings.lora_narrow, settings.lora_load_blocks
@@ -39,7 +48,13 @@ class Eligibility:
         self, ask: Ask, headers: Mapping[str, str], *, tokens: int, known: bool
     ) -> tuple[Prepared, ...]:
         """Ask the criteria once about a request. Without criteria it costs nothing."""
-        return self.criteria.prepare(_traits(ask, headers, tokens, known=known)) if self._asks else ()
+        if not self._asks:
+            return ()
+        traits = _traits(ask, headers, tokens, known=known)
+        if traits.priority is None and (given := self._objectives(traits.objective)) is not None:
+            # an objective's priority is the greater the earlier, a request's own the other way round
+            traits = replace(traits, priority=-given)
+        return self.criteria.prepare(traits)
 
     def judge(
         self, lora: str, prepared: Sequence[Prepared], candidates: Sequence[Candidate], now: float

@@ -254,9 +254,12 @@ class Picking:
             ask.standing, None if done is None else done.shown(),
         )  # fmt: skip
         self._journal.note(placed.booking_id, request_id, decision)
-        addresses = dict.fromkeys(worker_address(name) for name in (worker, *placed.choice.fallbacks))
+        destination = worker_address(worker)
+        if placed.choice.fallbacks:
+            others = (worker_address(name) for name in placed.choice.fallbacks)
+            destination = ",".join(dict.fromkeys((destination, *others)))
         return Picked(
-            ",".join(addresses), placed.booking_id, _rank_headers(worker), None if done is None else done.body,
+            destination, placed.booking_id, _rank_headers(worker), None if done is None else done.body,
             self._reading(request, ask, prompt, placed, done),
         )  # fmt: skip
 
@@ -288,6 +291,8 @@ class Picking:
 
 
 def _rank_headers(worker: str) -> tuple[tuple[str, str], ...]:
+    if "@" not in worker:
+        return ()
     rank = worker_rank(worker)
     return ((RANK_HEADER, str(rank)),) if rank else ()
 

@@ -44,6 +44,9 @@ class SettingsError(Exception):
         self.lines = lines
 
 
+API_OBJECTS = ("inferenceobjectives", "inferencemodelrewrites", "inferencepoolimports")
+
+
 class Part(BaseSettings):
     """The habits that all parts share."""
 
@@ -513,6 +516,11 @@ class DiscoverySettings(Part):
 
     title = "Discovery"
 
+    peer_source: Literal["", "static", "dns", "endpointslices"] = ""
+    """
+    Where peers come from: `static` (`PICKER_PEERS`), `dns` or `endpointslices`, both of `PICKER_PEER_SERVICE`. Empty:
+    `static` where `PICKER_PEERS` is set, else `dns`, which needs no rights on the API server.
+    """
     peers: Words = ()
     """Fixed peers, `host:port` or names, separated by commas. Overrides the Service."""
     peer_service: str = Field(default="", validation_alias=_also("PEER_SERVICE", "DYN_EPP_PEER_SERVICE"))
@@ -521,6 +529,33 @@ class DiscoverySettings(Part):
     """`host:port` of the DNS server to ask. Empty: the system's."""
     dns_refresh_seconds: Seconds = Field(default=5.0, gt=0, le=3600)
     """Longest time between two look-ups; a shorter TTL of the records is honoured."""
+    worker_source: Literal["", "file", "kubernetes"] = ""
+    """
+    Where workers come from: `file` (`PICKER_WORKERS_FILE`) or `kubernetes` (the InferencePool named by
+    `PICKER_POOL_NAME` and its ready pods). Empty: `file` where a file is set, else `kubernetes` where the replica runs
+    in a pod or `PICKER_KUBECONFIG` is set.
+    """
+    kubeconfig: Path | None = None
+    """How to reach the API server. Unset: as the pod's ServiceAccount."""
+    api_objects: Words = ()
+    """
+    API objects of the pool that are read beside it: `inferenceobjectives` (priorities), `inferencemodelrewrites`
+    (beside `PICKER_MODEL_REWRITE_FILE`), `inferencepoolimports` (workers of other clusters). Each needs its right.
+    """
+    import_kubeconfig: Path | None = None
+    """
+    How to reach the clusters that an InferencePoolImport names: a kubeconfig file with a context for each, of the
+    cluster's name. Their pods must be reachable by their addresses.
+    """
+
+    @field_validator("api_objects")
+    @classmethod
+    def _known_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in API_OBJECTS:
+                raise ValueError(f"{name!r} is not read; allowed are {', '.join(API_OBJECTS)}")
+        return value
+
     workers_file: Path | None = None
     """
     File of workers, watched: JSON `{"workers": [{"address": "host:port", "rank": 0, "labels": {}}]}` or one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Protocol
@@ -19,7 +20,9 @@ from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Readiness
 from picker.reconciling import Reconciling
+from picker.requests.objectives import Objectives
 from picker.requests.rewritefile import WatchedRules
+from picker.requests.rewriteobjects import JoinedRules
 from picker.requests.tokens import Tokens
 from picker.serving.server import Server
 from picker.settings import Settings
@@ -42,6 +45,7 @@ class Parts(Protocol):
     desk: Desk
     index: PrefixIndex
     membership: Membership
+    objectives: Objectives
     picking: Picking
     peers: PeerSource
     plane: StatePlane
@@ -50,7 +54,7 @@ class Parts(Protocol):
     readiness: Readiness
     reconciling: Reconciling
     registry: Registry
-    rules: WatchedRules
+    rules: WatchedRules | JoinedRules
     scraper: Scraper
     server: Server
     subscriber: Subscriber
@@ -108,6 +112,8 @@ class Status:
             },
             "tokenizers": it.tokens.status(),
             "model_rewrites": {**it.rules.status(), "differ": sorted(it.membership.rules_differing)},
+            "discovery": {"workers": _source(it.workers, self._clock()), "peers": _source(it.peers, self._clock()),
+                          "objectives": it.objectives.status()},
             "criteria": _criteria(it.criteria),
             "adapters": {"known": len(it.registry.adapters), "forgotten": it.registry.adapters.forgotten},
             "workers": [self._worker(name, events.workers.get(name)) for name in it.registry.names],
@@ -215,9 +221,24 @@ class Status:
             "index": lambda: it.index.counts,
             "predicted": lambda: it.predicted.counts,
             **_event_counts(it.subscriber),
+            **_object_counts(it),
             "discovery_workers": lambda: it.workers.counts,
             "discovery_peers": lambda: it.peers.counts,
         }
+
+
+def _source(source: WorkerSource | PeerSource, now: float) -> Mapping[str, Any]:
+    """A source's own words, and how old they are; JSON knows no infinity."""
+    age = source.age(now)
+    return {**source.status(), "age_seconds": None if math.isinf(age) else round(age, 3)}
+
+
+def _object_counts(parts: Parts) -> Mapping[str, Callable[[], object]]:
+    """Counts of the kinds of API objects that are read."""
+    rules, objectives = parts.rules, parts.objectives.source
+    return ({"rewrite_objects": lambda: rules.objects.counts} if isinstance(rules, JoinedRules) else {}) | (
+        {} if objectives is None else {"objectives": lambda: objectives.counts}
+    )
 
 
 def _plane(status: DeskStatus, workers: int) -> Mapping[str, Any]:

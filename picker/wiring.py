@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
-from discovery.backends import open_peers, open_workers
+from discovery.backends import open_objects, open_peers, open_pool_workers, open_workers
+from discovery.kubernetes.objectives import read_objective
 from discovery.source import DiscoveryError, PeerSource, WorkerSource
 from picker.core.criteria import Setup
 from picker.criteria import loading
 from picker.criteria.judging import Criteria
+from picker.requests.objectives import Objectives
 from picker.requests.rewritefile import WatchedRules
+from picker.requests.rewriteobjects import JoinedRules, read_object
 from picker.requests.tokens import Tokens
 from picker.settings import Settings, SettingsError
 from stateplane.backends import open_plane, scheme_of
@@ -128,40 +132,86 @@ def open_tokens(settings: Settings) -> Tokens:
         raise SettingsError([f"PICKER_TOKENIZERS: {error}"]) from error
 
 
-def open_rules(settings: Settings) -> WatchedRules:
+def open_rules(settings: Settings) -> WatchedRules | JoinedRules:
     """The model rewrites; nothing is read yet."""
-    pool = settings.pool
-    return WatchedRules(
+    pool, discovery = settings.pool, settings.discovery
+    file = WatchedRules(
         settings.requests.model_rewrite_file, pool=pool.pool_name, namespace=pool.pool_namespace
     )
+    if "inferencemodelrewrites" not in discovery.api_objects:
+        return file
+    objects = open_objects(
+        "inferencemodelrewrites",
+        namespace=pool.pool_namespace,
+        read=read_object,
+        kubeconfig=discovery.kubeconfig,
+    )
+    return JoinedRules(file, objects, pool=pool.pool_name)
+
+
+def open_objectives(settings: Settings) -> Objectives:
+    """The InferenceObjectives; nothing is read yet."""
+    pool, discovery = settings.pool, settings.discovery
+    if "inferenceobjectives" not in discovery.api_objects:
+        return Objectives()
+    objects = open_objects(
+        "inferenceobjectives",
+        namespace=pool.pool_namespace,
+        read=read_objective,
+        kubeconfig=discovery.kubeconfig,
+    )
+    return Objectives(objects, pool=pool.pool_name)
 
 
 def open_worker_source(settings: Settings) -> WorkerSource:
     """Where workers come from.
 
     Raises:
-        SettingsError: no source is set.
+        SettingsError: no source is set, or the one that is lacks what it reads.
     """
-    if settings.discovery.workers_file is None:
-        raise SettingsError(
-            ["PICKER_WORKERS_FILE: not set, and there is no other source of workers in this version"]
-        )
-    return open_workers(file=settings.discovery.workers_file)
+    pool, discovery = settings.pool, settings.discovery
+    source = discovery.worker_source
+    reachable = discovery.kubeconfig is not None or bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+    if source == "file" or (not source and (discovery.workers_file is not None or not reachable)):
+        if discovery.workers_file is None:
+            raise SettingsError(
+                [
+                    (
+                        "PICKER_WORKERS_FILE: not set, so that nobody names the workers; set it, or outside a pod "
+                        "PICKER_KUBECONFIG, to read the InferencePool"
+                    )
+                ]
+            )
+        return open_workers(file=discovery.workers_file)
+    if not pool.pool_name:
+        raise SettingsError(["PICKER_POOL_NAME: the InferencePool to read has no name"])
+    return open_pool_workers(
+        pool=pool.pool_name,
+        namespace=pool.pool_namespace,
+        kubeconfig=discovery.kubeconfig,
+        imports="inferencepoolimports" in discovery.api_objects,
+        import_kubeconfig=discovery.import_kubeconfig,
+    )
 
 
 def open_peer_source(settings: Settings) -> PeerSource:
     """Where peers come from.
 
     Raises:
-        SettingsError: an address is wrong.
+        SettingsError: an address is wrong, or the source lacks what it reads.
     """
     discovery = settings.discovery
     try:
         return open_peers(
+            source=discovery.peer_source,
             static=discovery.peers,
             service=discovery.peer_service,
+            namespace=settings.pool.pool_namespace,
             dns_server=discovery.dns_server,
             refresh_seconds=discovery.dns_refresh_seconds,
+            kubeconfig=discovery.kubeconfig,
         )
     except DiscoveryError as error:
-        raise SettingsError([f"PICKER_PEERS, PICKER_PEER_SERVICE or PICKER_DNS_SERVER: {error}"]) from error
+        raise SettingsError(
+            [f"PICKER_PEER_SOURCE, PICKER_PEERS, PICKER_PEER_SERVICE or PICKER_DNS_SERVER: {error}"]
+        ) from error

@@ -24,11 +24,11 @@ class Claims:
             self._table.counts.repeated += 1
             return standing.face(now)
         known = self._table.view.by_key(key)
-        attempt = 1 + max((booking.attempt for booking in known), default=0)
+        attempt = 1 + max(booking.attempt for booking in known) if known else 1
         booking = Booking(booking_id, key, worker, self._table.owner, amount, attempt)
         claim = Claim(self._table.owner, booking, begun=now)
         self._table.counts.booked += 1
-        self._table.touch(self._table.add(claim), now)
+        self._table.begin(claim, now)
         return booking
 
     def selected(self, booking: Booking, outcome: Outcome, *, began: float, now: float) -> None:

@@ -87,6 +87,6 @@ class Overlay:
             self._view.lift(oldest, now)
 
     def _drop(self, booking_id: str) -> None:
-        self._waiting.pop(booking_id, None)
-        self._unversioned.pop(booking_id, None)
-        self._beaten.pop(booking_id, None)
+        for words in (self._waiting, self._unversioned, self._beaten):
+            if words:
+                words.pop(booking_id, None)

@@ -91,6 +91,13 @@ class Table:
         self.claims[claim.id] = claim
         return claim
 
+    def begin(self, claim: Claim, now: float) -> None:
+        """Speak for a booking that was just made here: `add` and `touch`, where there is nothing to weigh up."""
+        self.claims[claim.id] = claim
+        self.overlay.lay(claim.booking, now)
+        if self.shared:
+            self._send(claim, now, first=False, polite=False)
+
     def touch(self, claim: Claim, now: float, *, first: bool = False, polite: bool = False) -> None:
         """Let the view show what we say while the plane does not say the same, and send what it has to be told.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 
 from stateplane.booking import NOTHING, Amount, Booking, Owner
 
 Listener = Callable[[str, int, int, float], None]
 """Told ``(worker, requests, blocks, now)`` with the new sums of a worker; must not raise."""
+
+SHOWN_ATTEMPTS = 16
+"""Most bookings of one request key that are looked at."""
 
 
 class Tally:
@@ -28,7 +32,7 @@ class Tally:
         self._bookings: dict[str, Booking] = {}
         self._loads: dict[str, Amount] = {}
         self._own: dict[str, Amount] = {}
-        self._keys: dict[str, set[str]] = {}
+        self._keys: dict[str, dict[str, None]] = {}
         self._workers: dict[str, set[str]] = {}
         self._listeners: list[Listener] = []
         self.bookings: Mapping[str, Booking] = MappingProxyType(self._bookings)
@@ -40,9 +44,17 @@ class Tally:
         self._listeners.append(listener)
 
     def by_key(self, key: str) -> tuple[Booking, ...]:
-        """The bookings of one request key, by attempt; an empty key joins nothing."""
-        found = [self._bookings[id_] for id_ in self._keys.get(key, ())]
-        return tuple(sorted(found, key=lambda booking: (booking.attempt, booking.id)))
+        """The bookings of one request key, by attempt; an empty key joins nothing.
+
+        Of more than `SHOWN_ATTEMPTS` bookings those that began to count last: a client may give all its requests one id.
+        """
+        ids = self._keys.get(key)
+        if ids is None:
+            return ()
+        latest: Iterable[str] = ids if len(ids) <= SHOWN_ATTEMPTS else islice(reversed(ids), SHOWN_ATTEMPTS)
+        found = [self._bookings[id_] for id_ in latest]
+        found.sort(key=_attempt)
+        return tuple(found)
 
     def on(self, worker: str) -> tuple[Booking, ...]:
         """The bookings on one worker, in no order."""
@@ -52,48 +64,91 @@ class Tally:
         """Let these ids stand so (None: no longer); listeners hear each touched worker once, after all of them."""
         before: dict[str, Amount] = {}
         for id_, booking in changed:
-            old = self._bookings.get(id_)
-            if old == booking:
-                continue
-            if old is not None:
-                before.setdefault(old.worker, self._loads.get(old.worker, NOTHING))
-                self._take(old)
-            if booking is not None:
-                before.setdefault(booking.worker, self._loads.get(booking.worker, NOTHING))
-                self._add(booking)
+            self._let(id_, booking, before)
+        self._tell(before, now)
+
+    def put_one(self, id_: str, booking: Booking | None, now: float) -> None:
+        """As `put`, of one id."""
+        before: dict[str, Amount] = {}
+        self._let(id_, booking, before)
+        if before:
+            self._tell(before, now)
+
+    def _tell(self, before: Mapping[str, Amount], now: float) -> None:
         for worker, was in before.items():
             load = self._loads.get(worker, NOTHING)
-            if load == NOTHING:
-                self._loads.pop(worker, None)
-            if load != was:
+            if load is not was and load != was:
                 for listener in self._listeners:
                     listener(worker, load.requests, load.blocks, now)
 
-    def _add(self, booking: Booking) -> None:
+    def _let(self, id_: str, booking: Booking | None, before: dict[str, Amount]) -> None:
+        """Let one id stand so; ``before`` gets what the workers whose sums are touched carried before all."""
+        old = self._bookings.get(id_)
+        if old is booking:
+            return
+        if old is None:
+            assert booking is not None
+            self._add(booking, before)
+        elif booking is None:
+            self._take(old, before)
+        elif old != booking:
+            if (old.worker, old.key, old.owner) != (booking.worker, booking.key, booking.owner):
+                self._take(old, before)
+                self._add(booking, before)
+                return
+            # most changes are of what a booking occupies: it keeps its place among those of its key
+            self._bookings[id_] = booking
+            was, amount = old.amount, booking.amount
+            if was != amount:
+                self._sum(
+                    booking, before,
+                    amount.prefill_tokens - was.prefill_tokens, amount.blocks - was.blocks,
+                    amount.requests - was.requests,
+                )  # fmt: skip
+
+    def _add(self, booking: Booking, before: dict[str, Amount]) -> None:
         self._bookings[booking.id] = booking
         if booking.key:
-            self._keys.setdefault(booking.key, set()).add(booking.id)
+            self._keys.setdefault(booking.key, {})[booking.id] = None
         self._workers.setdefault(booking.worker, set()).add(booking.id)
-        self._loads[booking.worker] = self._loads.get(booking.worker, NOTHING) + booking.amount
-        if booking.owner == self._owner:
-            self._own[booking.worker] = self._own.get(booking.worker, NOTHING) + booking.amount
+        amount = booking.amount
+        self._sum(booking, before, amount.prefill_tokens, amount.blocks, amount.requests)
 
-    def _take(self, booking: Booking) -> None:
+    def _take(self, booking: Booking, before: dict[str, Amount]) -> None:
         del self._bookings[booking.id]
         if booking.key:
-            _discard(self._keys, booking.key, booking.id)
-        _discard(self._workers, booking.worker, booking.id)
-        self._loads[booking.worker] = self._loads.get(booking.worker, NOTHING) - booking.amount
-        if booking.owner == self._owner:
-            left = self._own.get(booking.worker, NOTHING) - booking.amount
-            if left == NOTHING:
-                self._own.pop(booking.worker, None)
-            else:
-                self._own[booking.worker] = left
+            ids = self._keys[booking.key]
+            del ids[booking.id]
+            if not ids:
+                del self._keys[booking.key]
+        ids_there = self._workers[booking.worker]
+        ids_there.discard(booking.id)
+        if not ids_there:
+            del self._workers[booking.worker]
+        amount = booking.amount
+        self._sum(booking, before, -amount.prefill_tokens, -amount.blocks, -amount.requests)
+
+    def _sum(
+        self, booking: Booking, before: dict[str, Amount], tokens: int, blocks: int, requests: int
+    ) -> None:
+        worker, owner = booking.worker, booking.owner
+        before.setdefault(worker, self._loads.get(worker, NOTHING))
+        _more(self._loads, worker, tokens, blocks, requests)
+        if owner is self._owner or owner == self._owner:
+            _more(self._own, worker, tokens, blocks, requests)
 
 
-def _discard(sets: dict[str, set[str]], name: str, id_: str) -> None:
-    ids = sets[name]
-    ids.discard(id_)
-    if not ids:
-        del sets[name]
+def _more(sums: dict[str, Amount], worker: str, tokens: int, blocks: int, requests: int) -> None:
+    load = sums.get(worker)
+    if load is not None:
+        tokens += load.prefill_tokens
+        blocks += load.blocks
+        requests += load.requests
+    if tokens or blocks or requests:
+        sums[worker] = Amount(tokens, blocks, requests)
+    elif load is not None:
+        del sums[worker]
+
+
+def _attempt(booking: Booking) -> tuple[int, str]:
+    return booking.attempt, booking.id

@@ -161,18 +161,18 @@ class View:
     def lay(self, booking: Booking, now: float) -> None:
         """Count this until `lift`, whatever the plane says of its id."""
         self._own[booking.id] = booking
-        self._show((booking.id,), now)
+        self._tally.put_one(booking.id, booking, now)
 
     def hide(self, booking_id: str, now: float) -> None:
         """Count nothing for this id until `lift`: it ended here."""
         self._own[booking_id] = None
-        self._show((booking_id,), now)
+        self._tally.put_one(booking_id, None, now)
 
     def lift(self, booking_id: str, now: float) -> None:
         """The plane's word counts again."""
         if booking_id in self._own:
             del self._own[booking_id]
-            self._show((booking_id,), now)
+            self._tally.put_one(booking_id, self._effective(booking_id), now)
 
     def laid(self, booking_id: str) -> bool:
         """Whether an own word on this id stands over the plane's."""

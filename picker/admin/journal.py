@@ -36,32 +36,41 @@ class Journal:
     def __init__(self, keep: int, *, history: int = 8) -> None:
         self._keep = keep
         self._history = history
-        self._weight = 0
+        self._weight, self._most = 0, keep * WEIGHT_PER_DECISION
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
-        self._by_request: OrderedDict[str, list[str]] = OrderedDict()
+        self._by_request: OrderedDict[str, str | list[str]] = OrderedDict()
+        """Booking ids, oldest first; a single one, which is what most requests have, stands for itself."""
 
     def note(self, booking_id: str, request_id: str, decision: Decision) -> None:
         """Remember a decision; the oldest go when there are too many."""
         if self._keep == 0:
             return
-        self._decisions[booking_id] = decision
+        decisions, by_request = self._decisions, self._by_request
+        decisions[booking_id] = decision
         self._weight += decision.weight
-        while len(self._decisions) > self._keep or (
-            self._weight > self._keep * WEIGHT_PER_DECISION and len(self._decisions) > 1
-        ):
-            self._weight -= self._decisions.popitem(last=False)[1].weight
+        while len(decisions) > self._keep or (self._weight > self._most and len(decisions) > 1):
+            self._weight -= decisions.popitem(last=False)[1].weight
         if not request_id or len(request_id) > LONGEST_NAME:
             return
-        ids = self._by_request.setdefault(request_id, [])
+        earlier = by_request.get(request_id)
+        by_request[request_id] = booking_id if earlier is None else self._joined(earlier, booking_id)
+        if earlier is not None:
+            by_request.move_to_end(request_id)
+        elif len(by_request) > self._keep:
+            by_request.popitem(last=False)
+
+    def _joined(self, earlier: str | list[str], booking_id: str) -> list[str]:
+        ids = [earlier] if isinstance(earlier, str) else earlier
         ids.append(booking_id)
         del ids[: -self._history]
-        self._by_request.move_to_end(request_id)
-        if len(self._by_request) > self._keep:
-            self._by_request.popitem(last=False)
+        return ids
 
     def why(self, name: str) -> list[Mapping[str, Any]]:
         """The decisions under a booking id or a request id, newest first; empty when none is remembered."""
         if name in self._decisions:
             return [self._decisions[name].shown()]
-        found = [self._decisions.get(booking_id) for booking_id in reversed(self._by_request.get(name, []))]
+        ids = self._by_request.get(name, [])
+        found = [
+            self._decisions.get(booking_id) for booking_id in reversed([ids] if isinstance(ids, str) else ids)
+        ]
         return [decision.shown() for decision in found if decision is not None]

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import gc
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from picker.admin.models import ModelMetrics
 
@@ -78,6 +81,40 @@ GAUGES: Mapping[str, str] = {
 }
 
 
+class _Picks(Collector):
+    """Requests by result, and how long they took: plain numbers, since every pick adds to them."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, int] = {"hit": 0, "miss": 0, "error": 0}
+        self._within = [0] * (len(DECISION_BUCKETS) + 1)
+        """Decisions by the bucket that they fall into, none of the smaller ones counted in."""
+        self._seconds = 0.0
+
+    def note(self, result: Result, seconds: float) -> None:
+        """One request was answered."""
+        self._results[result] += 1
+        self._within[bisect_left(DECISION_BUCKETS, seconds)] += 1
+        self._seconds += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Both series, as of now."""
+        requests = CounterMetricFamily(
+            "endpoint_picker_requests",
+            "Requests by result: hit = the worker held part of the prefix, miss = none, error = no pick.",
+            labels=["result"],
+        )
+        for result, number in self._results.items():
+            requests.add_metric([result], number)
+        yield requests
+        names = [*map(floatToGoString, DECISION_BUCKETS), "+Inf"]
+        yield HistogramMetricFamily(
+            "endpoint_picker_decision_duration_seconds",
+            "From the request's last byte to the answer.",
+            buckets=list(zip(names, accumulate(self._within), strict=True)),
+            sum_value=self._seconds,
+        )
+
+
 class _Gathered(Collector):
     """Reads the parts' counts and gauges when somebody scrapes."""
 
@@ -101,18 +138,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "endpoint_picker_requests",
-            "Requests by result: hit = the worker held part of the prefix, miss = none, error = no pick.",
-            ["result"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "endpoint_picker_decision_duration_seconds",
-            "From the request's last byte to the answer.",
-            buckets=DECISION_BUCKETS,
-            registry=self.registry,
-        )
+        self._picks = _Picks()
+        self.registry.register(self._picks)
         self._refused = Counter(
             "picker_refused", "Requests that got no worker, by code.", ["code"], registry=self.registry
         )
@@ -121,7 +148,6 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.models = ModelMetrics(self.registry)
-        self._by_result = {result: self._requests.labels(result) for result in ("hit", "miss", "error")}
         self._counts: dict[str, Callable[[], object]] = {}
         self._gauges: Callable[[], Mapping[str, float]] = dict
         self._workers: WorkerNumbers = dict
@@ -135,8 +161,7 @@ class Metrics:
 
     def picked(self, result: Result, seconds: float) -> None:
         """One request was answered."""
-        self._by_result[result].inc()
-        self._seconds.observe(seconds)
+        self._picks.note(result, seconds)
 
     def refused(self, code: str) -> None:
         """One request got no worker; ``code`` is one of ours, never a client's word."""

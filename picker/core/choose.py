@@ -210,7 +210,7 @@ class Offer(_Field):
             open_to = [one for one in self._candidates if one is chosen or not _left_out(one)]
             prices = _prices(open_to, self._demand, self._weights, self._added)
             at = next(at for at, one in enumerate(open_to) if one is chosen)
-            others = _next_best(open_to, prices, at, rng, fallbacks)
+            others = _fallbacks(open_to, prices, at, rng, fallbacks)
         return Choice(
             chosen, others, candidates=self._candidates, demand=self._demand, weights=self._weights, added=self._added
         )  # fmt: skip
@@ -243,8 +243,8 @@ def choose(
         none = all(candidate.barred not in ("", FULL) for candidate in candidates)
         return (NoWorker if none else AllFull)(candidates, demand, weights, added)
     prices = _prices(open_to, demand, weights, added)
-    at = _draw(prices, weights.temperature, rng)
-    others = _next_best(open_to, prices, at, rng, fallbacks) if fallbacks > 0 else ()
+    at = drawn(prices, weights.temperature, rng)
+    others = _fallbacks(open_to, prices, at, rng, fallbacks)
     return Choice(open_to[at], others, candidates=candidates, demand=demand, weights=weights, added=added)
 
 
@@ -317,7 +317,14 @@ def _left_out(candidate: Candidate) -> str:
     return candidate.barred or (FULL if _full(candidate) else "")
 
 
-def _draw(prices: list[float], temperature: float, rng: Random) -> int:
+def _fallbacks(
+    open_to: Sequence[Candidate], prices: Sequence[float], chosen: int, rng: Random, wanted: int
+) -> tuple[str, ...]:
+    return next_best([one.worker for one in open_to], prices, chosen, rng, wanted) if wanted > 0 else ()
+
+
+def drawn(prices: Sequence[float], temperature: float, rng: Random) -> int:
+    """Which of the prices wins: the least, ties at random; with a temperature by softmax, as `choose` says."""
     least = min(prices)
     scale = (max(prices) - least) * temperature
     if scale > 0:
@@ -329,13 +336,15 @@ def _draw(prices: list[float], temperature: float, rng: Random) -> int:
     return ties[0] if len(ties) == 1 else rng.choice(ties)
 
 
-def _next_best(
-    open_to: list[Candidate], prices: list[float], chosen: int, rng: Random, wanted: int
+def next_best(
+    workers: Sequence[str], prices: Sequence[float], chosen: int, rng: Random, wanted: int
 ) -> tuple[str, ...]:
+    """The cheapest ``wanted`` workers after the chosen one, ties at random, each on an address of its own."""
+
     def ranked() -> Iterator[str]:
-        taken = {worker_address(open_to[chosen].worker)}
+        taken = {worker_address(workers[chosen])}
         for at in sorted(range(len(prices)), key=lambda at: (prices[at], rng.random())):
-            worker = open_to[at].worker
+            worker = workers[at]
             if worker_address(worker) not in taken:
                 taken.add(worker_address(worker))
                 yield worker

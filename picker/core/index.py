@@ -61,6 +61,7 @@ class PrefixIndex:
     def __init__(self) -> None:
         self.counts = Counts()
         self._slots: dict[str, int] = {}  # worker -> number of its bit
+        self._names: list[str] = []  # by bit: whose it is, or was last
         self._bit = Bits()
         self._held = Masks(self._bit)  # who holds a block, on any tier
         self._below = Masks(self._bit)  # who holds it, though not on the device
@@ -93,7 +94,7 @@ class PrefixIndex:
     def add(self, worker: str) -> None:
         """Make a worker known; one that is known keeps what it holds."""
         if worker not in self._slots:
-            self._slots[worker] = self._take()
+            self._slots[worker] = self._take(worker)
 
     def drop(self, worker: str) -> None:
         """Forget a worker and all it holds; what comes late for it is ignored. Exact at once."""
@@ -106,7 +107,7 @@ class PrefixIndex:
         slot = self._slots.get(worker)
         if slot is not None and self._entries[slot]:
             self._retire(slot)
-            self._slots[worker] = self._take()
+            self._slots[worker] = self._take(worker)
 
     def count(self, worker: str) -> int:
         """How many blocks the worker holds, on any tier; 0 for one that is not known."""
@@ -172,6 +173,10 @@ class PrefixIndex:
         """How many leading blocks of a prompt each worker holds."""
         runs = self._runs(hashes)
         return Match(runs, self._slots, len(self._bit), lambda: self._split(hashes, runs))
+
+    def holders(self, hashes: Sequence[int]) -> dict[str, Overlap]:
+        """What each worker holds of a prompt that holds some of it: `match`, for a walk over the few that matter."""
+        return self.match(hashes).holders(self._names)
 
     def sweep(self, limit: int) -> int:
         """Look at up to ``limit`` entries and take out what retired bits left there; how many such entries are left.
@@ -291,9 +296,12 @@ class PrefixIndex:
         bit = self._bit[slot]
         self._tiered = self._tiered | bit if self._lower[slot] else self._tiered & ~bit
 
-    def _take(self) -> int:
+    def _take(self, worker: str) -> int:
         if self._free:
-            return heappop(self._free)
+            slot = heappop(self._free)
+            self._names[slot] = worker
+            return slot
+        self._names.append(worker)
         self._entries.append(0)
         self._lower.append(0)
         return self._bit.append()

@@ -209,6 +209,11 @@ class UnbookedLoads:
             self._fixed[worker] = (report.ended, load)
         return load
 
+    def fixed(self, worker: str) -> float | None:
+        """The end of the scrape whose report the worker's unbooked load was worked out from; None: of none yet."""
+        known = self._fixed.get(worker)
+        return None if known is None else known[0]
+
     def drop(self, worker: str) -> None:
         """Forget a worker that left."""
         self._fixed.pop(worker, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -62,6 +62,20 @@ class Match:
             dense = self._dense = self._spread()
         slot = self._slots.get(worker)
         return dense[slot] if slot is not None and slot < len(dense) else NO_OVERLAP
+
+    def holders(self, names: Sequence[str]) -> dict[str, Overlap]:
+        """What each worker holds that holds something; ``names`` are the workers by bit."""
+        found: dict[str, Overlap] = {}
+        if not self.runs:
+            return found
+        for mask, length in self.runs:
+            overlap = Overlap(length)
+            for slot in bits(mask):
+                found[names[slot]] = overlap
+        for slot, host, disk in self._split():
+            name = names[slot]
+            found[name] = Overlap(found[name].device - host - disk, host, disk)
+        return found
 
     def _spread(self) -> list[Overlap]:
         """One overlap per bit; the workers of a run share theirs unless lower tiers have a part in it."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from picker.core.match import Overlap
+from picker.core.match import NO_OVERLAP, Overlap
 
 LIFE_SECONDS: Final = 5.0
 VERDICT_SECONDS: Final = 60.0
@@ -200,6 +200,24 @@ class Predicted:
         """The same as an overlap: what is predicted will lie on the device."""
         more = self.match(worker, hashes, overlap.total, now) - overlap.total
         return Overlap(overlap.device + more, overlap.host, overlap.disk) if more else overlap
+
+    def extended(
+        self, hashes: Sequence[int], held: Mapping[str, Overlap], now: float
+    ) -> Mapping[str, Overlap]:
+        """`extend` for every worker at once: ``held`` names those that hold something, and so does the answer."""
+        if not hashes or not self._size:
+            return held
+        first = hashes[0]
+        expecting = [worker for worker, blocks in self._workers.items() if first in blocks]
+        if not expecting and not held:
+            return held
+        found = dict(held)
+        for worker in {*expecting, *held}:
+            before = held.get(worker, NO_OVERLAP)
+            after = self.extend(worker, hashes, before, now)
+            if after is not before:
+                found[worker] = after
+        return found
 
     def ratios(self) -> Mapping[str, float]:
         """Per model, the share of the lately judged predictions that was right; models with enough of them only."""

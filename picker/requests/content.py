@@ -64,6 +64,8 @@ def conversation(
         arguments.setdefault("reasoning_effort", effort)
 
     def switch(name: str, default: bool) -> bool:
+        if not arguments:
+            return fields.flag(name, default=default)
         return Fields(arguments).flag(name, default=fields.flag(name, default=default))
 
     chat = Chat(

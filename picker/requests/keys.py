@@ -24,9 +24,12 @@ def request_key(pool: str, headers: Mapping[str, str], names: Sequence[str], bod
     for name in names:
         value = headers.get(name.lower())
         if value:
-            parts = (pool, name.lower(), value, digest(body))
-            framed = b"".join(
-                b"%d:%s" % (len(part), part) for part in (p.encode(errors="replace") for p in parts)
-            )
-            return digest(framed)
+            pool_bytes, name_bytes = pool.encode(errors="replace"), name.lower().encode(errors="replace")
+            value_bytes, body_bytes = value.encode(errors="replace"), digest(body).encode()
+            return digest(
+                b"%d:%b%d:%b%d:%b%d:%b" % (
+                    len(pool_bytes), pool_bytes, len(name_bytes), name_bytes,
+                    len(value_bytes), value_bytes, len(body_bytes), body_bytes,
+                )
+            )  # fmt: skip
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any
 
 from picker.requests.anthropic import read_messages
@@ -83,6 +84,9 @@ _BELOW = ("/v1/responses/", "/v1/conversations/", "/v1/models/")
 
 _SUFFIXES = sorted(FAMILIES, key=len, reverse=True)
 
+REMEMBERED_LENGTH = 128
+"""Longest path that is remembered."""
+
 DEFAULT_PATH = "/v1/completions"
 
 
@@ -102,10 +106,18 @@ def suffix_of(path: str) -> str | None:
 
 def family_of(path: str) -> Family | None:
     """How a path's bodies are read; None for a path that nobody knows."""
+    return _remembered(path) if len(path) <= REMEMBERED_LENGTH else _found(path)
+
+
+def _found(path: str) -> Family | None:
     suffix = suffix_of(path)
     if suffix is None:
         return _BARE if any(below in _plain(path) for below in _BELOW) else None
     return FAMILIES[suffix]
+
+
+_remembered = lru_cache(maxsize=256)(_found)
+"""Nearly all requests go to a few paths; whoever makes up others pays for a search and no more."""
 
 
 def _plain(path: str) -> str:

@@ -89,6 +89,8 @@ class WatchedRules:
         self, file: Path | None, *, pool: str, namespace: str, poll_seconds: float = POLL_SECONDS
     ) -> None:
         self.rules = Rules()
+        self.rewrites: tuple[Rewrite, ...] = ()
+        """What the file holds for the pool, as it was last in order."""
         self.counts = Counts()
         self.digest = self.rules.digest() if file is None else ""
         """Of the rules in force, to compare replicas by; empty: the file was never in order."""
@@ -141,6 +143,7 @@ class WatchedRules:
         if file.mended():
             log.info("model rewrites in order again", file=str(self._path))
         self._known = True
+        self.rewrites = rewrites
         rules = Rules.of(rewrites)
         self.digest = rules.digest()
         if rules != self.rules:

@@ -36,6 +36,8 @@ MAX_BEHIND = 65_536
 RETRY_SECONDS = 30.0
 """Between two tries to load a tokenizer whose files are missing or broken."""
 
+_UNREAD, _NO_TOKENIZER = Untold(Why.UNREAD), Untold(Why.NO_TOKENIZER)
+
 Work = Generator[int, None, TokenIds | Untold]
 """Tokenising, in steps: each gives the size of the next one."""
 
@@ -153,25 +155,29 @@ class Tokens:
         return None if answer is None else self._counted(answer)
 
     def _counted(self, answer: TokenIds | Untold) -> TokenIds | Untold:
+        counts = self._counts
         if isinstance(answer, Untold):
-            setattr(self._counts, answer.reason.value, getattr(self._counts, answer.reason.value) + 1)
+            reason = answer.reason.value
+            setattr(counts, reason, getattr(counts, reason) + 1)
         else:
-            self._counts.told += answer.complete
-            self._counts.partly += not answer.complete
-            self._counts.tokens += sum(len(prompt) for prompt in answer.prompts)
+            counts.told += answer.complete
+            counts.partly += not answer.complete
+            counts.tokens += sum(map(len, answer.prompts))
         return answer
 
     def _known(self, ask: Ask) -> TokenIds | Untold | None:
-        if ask.unread is not None or not ask.prompts:
-            return Untold(Why.UNREAD)
-        ready = tuple(prompt for prompt in ask.prompts if isinstance(prompt, array))
-        if len(ready) == len(ask.prompts):
-            return TokenIds(ready)
+        prompts = ask.prompts
+        if ask.unread is not None or not prompts:
+            return _UNREAD
+        if isinstance(prompts[0], array):
+            ready = tuple(prompt for prompt in prompts if isinstance(prompt, array))
+            if len(ready) == len(prompts):
+                return TokenIds(ready)
         if self._closed:
             return Untold(Why.CLOSED)
         found = self._place(ask)
         if found is None:
-            return Untold(Why.NO_TOKENIZER)
+            return _NO_TOKENIZER
         if isinstance(found, _Model) and found.vocabulary is None:
             return Untold(Why.LOADING if found.state == "loading" else Why.BROKEN)
         return None
@@ -185,8 +191,11 @@ class Tokens:
         return await self._in_thread(_Job(ask, found.vocabulary), budget)
 
     def _place(self, ask: Ask) -> _Model | Engine | None:
-        names = (ask.model, ask.base_model, ANY)
-        return next((self._by_model[name] for name in names if name in self._by_model), None)
+        places = self._by_model
+        for name in (ask.model, ask.base_model, ANY) if places else ():
+            if name in places:
+                return places[name]
+        return None
 
     async def _in_thread(self, job: _Job, budget: float) -> TokenIds | Untold:
         turn = self._turns.begin(_guarded(job), _size(job.ask))

@@ -113,6 +113,11 @@ class Registry:
         return worker in self._records
 
     @property
+    def stale_seconds(self) -> float:
+        """Age above which a report is no longer fresh."""
+        return self._stale
+
+    @property
     def told(self) -> bool:
         """Whether discovery has given a set yet, be it empty."""
         return self._told

@@ -39,7 +39,7 @@ def test_a_wrong_fixed_peer_is_named() -> None:
 
 
 def test_a_name_nobody_knows_is_answered_with_the_right_ones() -> None:
-    with pytest.raises(DiscoveryError, match="'etcd'; there are dns, static"):
+    with pytest.raises(DiscoveryError, match="'etcd'; there are dns, endpointslices, static"):
         open_source(PEERS, "etcd")
 
 
@@ -56,5 +56,5 @@ def test_every_name_leads_to_a_source(table: dict[str, str], name: str) -> None:
 
 
 def test_a_client_library_is_imported_only_when_its_source_is_chosen() -> None:
-    code = "import sys, discovery; sys.exit('dns.resolver' in sys.modules)"
+    code = "import sys, discovery, picker.wiring; sys.exit('dns.resolver' in sys.modules or 'kubernetes' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

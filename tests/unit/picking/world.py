@@ -61,6 +61,9 @@ class Workers:
     def unbooked(self, worker: str, now: float) -> Load:
         return self.loads.get(worker, NO_LOAD)
 
+    def changed(self, now: float) -> Sequence[str]:
+        return list(self.names)
+
 
 @dataclass
 class Facts:
