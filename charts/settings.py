@@ -39,7 +39,10 @@ HOMES: Final[Mapping[str, str]] = {
     "PICKER_PLANE_KEY_FILE": "plane.existingSecret.privateKeyKey",
     "PICKER_PEERS": "discovery.peers.addresses",
     "PICKER_PEER_SERVICE": "discovery.peers.service",
+    "PICKER_PEER_SOURCE": "discovery.peers.source",
+    "PICKER_WORKER_SOURCE": "discovery.workers.source",
     "PICKER_WORKERS_FILE": "discovery.workers.file",
+    "PICKER_API_OBJECTS": "objects",
     "PICKER_ADMIN_TOKEN": "admin.existingSecret",
 }
 """Settings that have a place of their own among the values; an empty one is told by the pod itself."""

@@ -151,7 +151,7 @@ class Replica:
                  "the KV events' server is away: the index stays as it was"),
             Need("index", lambda: not self.subscriber.pending(), "some workers' cached blocks are not known yet"),
             Need("tokenizers", lambda: self.tokens.tried, "tokenizers are still being loaded"),
-            Need("model_rewrites", lambda: self.rules.known, "the file of model rewrites was never in order"),
+            Need("model_rewrites", lambda: self.rules.known, "the model rewrites were never read in order"),
         )  # fmt: skip
 
     def _pages(self) -> Pages:

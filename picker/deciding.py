@@ -38,6 +38,7 @@ from picker.settings import Settings
 from stateplane.booking import Amount, Booking, Cause, Terms
 from stateplane.booking import Candidate as Offered
 from stateplane.selecting import Miss, Selection
+from stateplane.values import value
 from stateplane.view import View
 
 LEFT = "left"
@@ -88,7 +89,7 @@ class Pool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wish:
     """What a request asks of the pool."""
 
@@ -107,7 +108,7 @@ class Wish:
     """Of a single prompt with media: hashes of what stands behind ``hashes``."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Placed:
     """A worker was chosen, and the request is booked there."""
 
@@ -153,6 +154,7 @@ class Deciding:
         self._predicted = Predicted(life=0) if predicted is None else predicted
         self._clock, self._rng = clock, rng
         self._mode = settings.sync
+        self._usual = Way(self._mode)
         self._most = settings.plane.atomic_candidates
         price = settings.price
         self._limit, self._fallbacks = price.max_worker_requests, price.fallbacks
@@ -180,7 +182,7 @@ class Deciding:
 
     def place_at_once(self, wish: Wish) -> Placed | NoWorker | AllFull:
         """Choose and book on the view, where nothing `waits`."""
-        return self._on_view(wish, Way(self._mode))
+        return self._on_view(wish, self._usual)
 
     # on the view
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from picker.core.choose import Choice, Reason
 from picker.requests.ask import Standing
 from stateplane.booking import Booking
+from stateplane.values import value
 
 SHOWN_REASONS = 16
 """So many workers' prices are kept per decision, the cheapest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Way:
     """How a choice came about."""
 
@@ -39,7 +40,7 @@ class Way:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decision:
     """One pick, for `/why`; put into words only when somebody asks. Holds nothing of the body."""
 

@@ -47,8 +47,8 @@ class WorkerPool:
     def changed(self, now: float) -> Sequence[str]:
         """Workers whose unbooked load may differ from what it was at the last call. For one caller alone.
 
-        It changes with a report, a little later when that can be compared with the bookings, and when it is stale; until
-        the first one can be compared, with every booking.
+        It changes with a report, a little later when that can be compared with the bookings, and when it is stale;
+        until the first one can be compared, with every booking.
         """
         turns = self._turns
         while turns and turns[0][0] <= now:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from picker.core.blocks import extend_hashes, sequence_hashes, tail_seed
 from picker.requests.ask import Ask, TokenIds, Untold
+from stateplane.values import value
 
 MOST_SEQUENCES: Final = 1_024
 """Sequences beyond the prompts themselves that one request is counted with: no engine runs more at one time."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Prompt:
     """What a pick knows of a prompt."""
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stateplane.values import value
+
 SCHEMA = 1
 """Number of the layout of records and changes. Version N reads N-1 and writes N-1 until every member is N."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Amount:
     """What one request occupies on its worker."""
 
@@ -84,7 +86,7 @@ ASSUMED: frozenset[Cause] = frozenset({Cause.EVIDENCE, Cause.DEADLINE})
 """Ends that proof of life undoes."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Booking:
     """This request occupies this worker with so much."""
 

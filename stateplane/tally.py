@@ -46,7 +46,7 @@ class Tally:
     def by_key(self, key: str) -> tuple[Booking, ...]:
         """The bookings of one request key, by attempt; an empty key joins nothing.
 
-        Of more than `SHOWN_ATTEMPTS` bookings those that began to count last: a client may give all its requests one id.
+        Of more than `SHOWN_ATTEMPTS` those that were heard of last: a client may give all its requests one id.
         """
         ids = self._keys.get(key)
         if ids is None:
@@ -91,20 +91,17 @@ class Tally:
             self._add(booking, before)
         elif booking is None:
             self._take(old, before)
-        elif old != booking:
-            if (old.worker, old.key, old.owner) != (booking.worker, booking.key, booking.owner):
-                self._take(old, before)
-                self._add(booking, before)
-                return
+        elif old.worker != booking.worker or old.key != booking.key or old.owner != booking.owner:
+            self._take(old, before)
+            self._add(booking, before)
+        else:
             # most changes are of what a booking occupies: it keeps its place among those of its key
             self._bookings[id_] = booking
             was, amount = old.amount, booking.amount
-            if was != amount:
-                self._sum(
-                    booking, before,
-                    amount.prefill_tokens - was.prefill_tokens, amount.blocks - was.blocks,
-                    amount.requests - was.requests,
-                )  # fmt: skip
+            tokens, blocks = amount.prefill_tokens - was.prefill_tokens, amount.blocks - was.blocks
+            requests = amount.requests - was.requests
+            if tokens or blocks or requests:
+                self._sum(booking, before, tokens, blocks, requests)
 
     def _add(self, booking: Booking, before: dict[str, Amount]) -> None:
         self._bookings[booking.id] = booking

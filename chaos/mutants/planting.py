@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from importlib.resources import files
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from stateplane.redis import scripts
@@ -19,7 +20,24 @@ def exchange(place: Any, name: str, make: Callable[[Any], Any]) -> None:
     rightly = vars(place).get(name)
     if rightly is None:
         raise MisfitError(f"{place.__name__} has no {name}")
-    setattr(place, name, make(rightly))
+    wrongly = make(rightly)
+    try:
+        _as_called(wrongly, signature(rightly))
+    except TypeError as error:
+        raise MisfitError(f"{place.__name__}.{name} is called otherwise now: {error}") from error
+    setattr(place, name, wrongly)
+
+
+def _as_called(wrongly: Any, rightly: Signature) -> None:
+    """Raises TypeError where it cannot be called with all that the right one takes."""
+    kinds = rightly.parameters.values()
+    placed = [
+        each.name
+        for each in kinds
+        if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    named = {each.name: None for each in kinds if each.kind is Parameter.KEYWORD_ONLY}
+    signature(wrongly).bind(*placed, **named)
 
 
 def exchange_lua(part: str, line: str, other: str) -> None:

@@ -173,9 +173,9 @@ async def _request(
 
 
 async def _client(kubeconfig: Path | None, context: str) -> Any:
-    """A client of the Kubernetes package, which takes most of a second to import."""
-    from kubernetes.aio import client, config
-
+    """A client of the Kubernetes package."""
+    # the package takes most of a second to import, in which the loop has other work
+    client, config = await asyncio.to_thread(_package)
     configuration = client.Configuration()
     configuration.connection_pool_maxsize = 32
     load: Any = config.load_kube_config
@@ -192,6 +192,12 @@ async def _client(kubeconfig: Path | None, context: str) -> Any:
         return await asyncio.to_thread(client.ApiClient, configuration)
     except Exception as error:
         raise OSError(f"no usable configuration of an API server: {error}") from error
+
+
+def _package() -> tuple[Any, Any]:
+    from kubernetes.aio import client, config
+
+    return client, config
 
 
 def _ask_for_life(response: aiohttp.ClientResponse) -> None:

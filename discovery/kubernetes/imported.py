@@ -12,7 +12,7 @@ from discovery.found import Endpoint
 from discovery.kubernetes import paths
 from discovery.kubernetes.api import Api
 from discovery.kubernetes.imports import read_import
-from discovery.kubernetes.mirror import Mirror, Pace, WatchCounts
+from discovery.kubernetes.mirror import Mirror, Pace
 from discovery.kubernetes.workers import PoolWorkers, changed, stop
 
 log = structlog.get_logger(__name__)
@@ -26,7 +26,7 @@ class ImportedWorkers:
     last known workers. Workers of a cluster that the import no longer names are gone.
 
     Args:
-        own: The pool in this cluster; it need not exist.
+        own: The pool in this cluster; it need not exist. What it counts by is shared.
         api: The server that has the import.
         name: Name of the pool and of its import.
         namespace: Their namespace, in each cluster.
@@ -45,7 +45,7 @@ class ImportedWorkers:
         cluster: Callable[[str], PoolWorkers] | None,
         pace: Pace | None = None,
     ) -> None:
-        self.counts = WatchCounts()
+        self.counts = own.counts
         self._own, self._api, self._cluster = own, api, cluster
         self._wake = asyncio.Event()
         self._sources: dict[str, PoolWorkers] = {"": own}
@@ -85,7 +85,6 @@ class ImportedWorkers:
                     continue
                 found = frozenset().union(*self._sets.values())
                 if found != last:
-                    self.counts.changes += 1
                     last = found
                     yield found
         finally:

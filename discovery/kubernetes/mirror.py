@@ -182,25 +182,39 @@ class Mirror(Generic[T]):
     # listing
 
     async def _list(self) -> None:
+        missing = ApiError(404, "the server does not know the kind")
         for path in self._kinds:
+            if path != self._kinds[0] and not await self._served(path):
+                continue
             try:
                 entries, version = await self._pages(path)
             except ApiError as error:
-                # an older group that we may not read is one that is not there
-                last = path == self._kinds[-1]
-                if error.status == 404 and not last:
-                    continue
-                if error.status == 403 and path != self._kinds[0]:
-                    raise ApiError(
-                        404, f"neither {self._kinds[0]} nor an older version can be read"
-                    ) from error
-                raise
+                if error.status != 404:
+                    raise
+                missing = error
+                continue
             self._kinds = (path, *(other for other in self._kinds if other != path))
             self._take_all(entries)
             self._version = version
             self._confirm()
             self.counts.lists += 1
             return
+        raise missing
+
+    async def _served(self, path: str) -> bool:
+        """Whether the server has this version of the kind; everybody may ask that, so that nobody is denied."""
+        group, _, plural = path.partition("/namespaces/")
+        try:
+            page = await self._api.get(group)
+        except ApiError as error:
+            if error.status in {403, 404}:
+                return False
+            raise
+        resources = page.get("resources")
+        return any(
+            isinstance(each, dict) and each.get("name") == plural.rpartition("/")[2]
+            for each in (resources if isinstance(resources, list) else ())
+        )
 
     async def _pages(self, path: str) -> tuple[list[Mapping[str, Any]], str]:
         entries: list[Mapping[str, Any]] = []

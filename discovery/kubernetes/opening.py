@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from discovery.kubernetes.api import Api
 from discovery.kubernetes.imported import ImportedWorkers
+from discovery.kubernetes.mirror import WatchCounts
 from discovery.kubernetes.objects import Objects
 from discovery.kubernetes.peers import SlicePeers
 from discovery.kubernetes.workers import PoolWorkers
@@ -23,7 +24,11 @@ def pool_workers(
     own = PoolWorkers(Api(kubeconfig), name=pool, namespace=namespace)
     if not imports:
         return own
-    cluster = None if import_kubeconfig is None else partial(_cluster, pool, namespace, import_kubeconfig)
+    cluster = (
+        None
+        if import_kubeconfig is None
+        else partial(_cluster, pool, namespace, import_kubeconfig, own.counts)
+    )
     return ImportedWorkers(own, Api(kubeconfig), name=pool, namespace=namespace, cluster=cluster)
 
 
@@ -45,5 +50,5 @@ def objects(
     return Objects(Api(kubeconfig), plural, namespace=namespace, read=read)
 
 
-def _cluster(pool: str, namespace: str, kubeconfig: Path, context: str) -> PoolWorkers:
-    return PoolWorkers(Api(kubeconfig, context=context), name=pool, namespace=namespace)
+def _cluster(pool: str, namespace: str, kubeconfig: Path, counts: WatchCounts, context: str) -> PoolWorkers:
+    return PoolWorkers(Api(kubeconfig, context=context), name=pool, namespace=namespace, counts=counts)

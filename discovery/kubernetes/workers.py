@@ -34,6 +34,7 @@ class PoolWorkers:
         api: The server; closed when the sets end.
         name: Name of the pool.
         namespace: Its namespace, and its pods'.
+        counts: Where it counts; may be shared.
         pace: Times of the watches.
         clock: Monotonic seconds.
 
@@ -45,10 +46,11 @@ class PoolWorkers:
         *,
         name: str,
         namespace: str,
+        counts: WatchCounts | None = None,
         pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counts = WatchCounts()
+        self.counts = WatchCounts() if counts is None else counts
         self._api, self._namespace, self._pace, self._clock = api, namespace, pace, clock
         self._wake = asyncio.Event()
         self._pool: Pool | None = None

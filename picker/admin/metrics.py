@@ -11,12 +11,13 @@ from __future__ import annotations
 import gc
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any, Literal, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -89,6 +90,10 @@ class _Picks(Collector):
         self._within = [0] * (len(DECISION_BUCKETS) + 1)
         """Decisions by the bucket that they fall into, none of the smaller ones counted in."""
         self._seconds = 0.0
+        self.refused: defaultdict[str, int] = defaultdict(int)
+        """By code."""
+        self.untold: defaultdict[str, int] = defaultdict(int)
+        """By reason."""
 
     def note(self, result: Result, seconds: float) -> None:
         """One request was answered."""
@@ -97,7 +102,7 @@ class _Picks(Collector):
         self._seconds += seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Both series, as of now."""
+        """Every series, as of now."""
         requests = CounterMetricFamily(
             "endpoint_picker_requests",
             "Requests by result: hit = the worker held part of the prefix, miss = none, error = no pick.",
@@ -113,6 +118,16 @@ class _Picks(Collector):
             buckets=list(zip(names, accumulate(self._within), strict=True)),
             sum_value=self._seconds,
         )
+        yield _labelled("picker_refused", "Requests that got no worker, by code.", "code", self.refused)
+        text = "Requests priced without prefix knowledge, by reason."
+        yield _labelled("picker_routed_by_load", text, "reason", self.untold)
+
+
+def _labelled(name: str, text: str, label: str, numbers: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, number in numbers.items():
+        family.add_metric([value], number)
+    return family
 
 
 class _Gathered(Collector):
@@ -140,13 +155,6 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._picks = _Picks()
         self.registry.register(self._picks)
-        self._refused = Counter(
-            "picker_refused", "Requests that got no worker, by code.", ["code"], registry=self.registry
-        )
-        self._untold = Counter(
-            "picker_routed_by_load", "Requests priced without prefix knowledge, by reason.", ["reason"],
-            registry=self.registry,
-        )  # fmt: skip
         self.models = ModelMetrics(self.registry)
         self._counts: dict[str, Callable[[], object]] = {}
         self._gauges: Callable[[], Mapping[str, float]] = dict
@@ -165,11 +173,11 @@ class Metrics:
 
     def refused(self, code: str) -> None:
         """One request got no worker; ``code`` is one of ours, never a client's word."""
-        self._refused.labels(code).inc()
+        self._picks.refused[code] += 1
 
     def untold(self, reason: str) -> None:
         """One request was priced by load alone; ``reason`` is one of ours."""
-        self._untold.labels(reason).inc()
+        self._picks.untold[reason] += 1
 
     def gather(
         self,

@@ -90,6 +90,8 @@ class Lineup:
         self._places: dict[str, int] = {}
         self._booked: list[Carried] = []
         self._unbooked: list[Load] = []
+        self._shown = False
+        """Whether former choices hold `_unbooked`, which changes with reports alone: it is copied before it changes."""
         self._tokens: list[float] = []
         self._blocks: list[float] = []
         self._requests: list[float] = []
@@ -112,7 +114,7 @@ class Lineup:
         """Take these workers and no others; they carry nothing until `put` says so. ``names`` must not change."""
         self._names, n = names, len(names)
         self._places = {name: place for place, name in enumerate(names)}
-        self._booked, self._unbooked = [NO_LOAD] * n, [NO_LOAD] * n
+        self._booked, self._unbooked, self._shown = [NO_LOAD] * n, [NO_LOAD] * n, False
         self._tokens, self._blocks, self._requests, self._standing = [0] * n, [0] * n, [0.0] * n, [0.0] * n
         self._full, self._odd = set(), set()
 
@@ -123,7 +125,11 @@ class Lineup:
             return
         more_tokens, more_blocks, more_requests = unbooked
         weights, count = self._weights, booked.requests
-        self._booked[place], self._unbooked[place] = booked, unbooked
+        self._booked[place] = booked
+        if self._unbooked[place] is not unbooked:
+            if self._shown:
+                self._unbooked, self._shown = self._unbooked[:], False
+            self._unbooked[place] = unbooked
         self._tokens[place] = tokens = booked.prefill_tokens + more_tokens
         self._blocks[place] = blocks = booked.blocks + more_blocks
         self._requests[place] = requests = weights.request_weight * (count + more_requests)
@@ -136,16 +142,22 @@ class Lineup:
     ) -> Choice | NoWorker | AllFull:
         """As `picker.core.choose.choose`. ``overlaps`` names the workers that hold something; it must not change."""
         weights, names = self._weights, self._names
-        weighed = Weighed(names, self._booked[:], self._unbooked[:], overlaps, self._limit)
+        weighed = Weighed(names, self._booked[:], self._unbooked, overlaps, self._limit)
+        self._shown = True
         if len(self._full) == len(names):
             return (AllFull if names else NoWorker)(weighed, demand, weights)
-        every = bool(fallbacks or weights.temperature or self._odd)
-        places = self._open() if every or self._full else self._near(demand, overlaps)
-        if len(places) == 1 and not weights.temperature:
+        every = fallbacks or weights.temperature
+        places = self._open() if every or self._full or self._odd else self._near(demand, overlaps)
+        if len(places) == 1 and not every:
             return Choice(weighed[places[0]], (), candidates=weighed, demand=demand, weights=weights)
+        if not every and not overlaps and self._alike(places):
+            place = rng.choice(places)
+            return Choice(weighed[place], (), candidates=weighed, demand=demand, weights=weights)
         prices = self._prices(places, demand, overlaps)
         at = drawn(prices, weights.temperature, rng)
-        others = next_best([names[place] for place in places], prices, at, rng, fallbacks) if fallbacks else ()
+        others = (
+            next_best([names[place] for place in places], prices, at, rng, fallbacks) if fallbacks else ()
+        )
         return Choice(weighed[places[at]], others, candidates=weighed, demand=demand, weights=weights)
 
     def _open(self) -> Sequence[int]:
@@ -168,6 +180,13 @@ class Lineup:
             holders = [places[name] for name in overlaps if name in places]
             return sorted({*near, *holders})
         return near
+
+    def _alike(self, places: Sequence[int]) -> bool:
+        """Whether all of them carry the same, as the many idle workers of a large pool do: then so do their prices."""
+        loads = (self._tokens, self._blocks, self._requests) if self._weights.request_weight else (
+            self._tokens, self._blocks,
+        )  # fmt: skip
+        return all(len(set(map(load.__getitem__, places))) == 1 for load in loads)
 
     def _prices(self, places: Sequence[int], demand: Demand, overlaps: Mapping[str, Overlap]) -> list[float]:
         """`picker.core.cost.price` of each, digit for digit."""

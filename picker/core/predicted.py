@@ -113,6 +113,8 @@ class Predicted:
         self._verdict = max(verdict, life)
         self._max_blocks = max_blocks
         self._workers: dict[str, _Blocks] = {}
+        self._begins: dict[int, dict[str, None]] = {}
+        """First block of a prompt -> the workers of which it is predicted."""
         self._picks: deque[_Pick] = deque()
         self._size = 0
         self._models: dict[str, _Model] = {}
@@ -132,6 +134,8 @@ class Predicted:
         if self._life <= 0 or not wanted:
             return
         blocks = self._workers.setdefault(worker, {})
+        if not held:
+            self._begins.setdefault(hashes[0], {})[worker] = None
         until, fresh = now + self._life, []
         for key in wanted:
             known = blocks.get(key)
@@ -160,6 +164,8 @@ class Predicted:
             if known is None:
                 continue
             right += 1
+            if key in self._begins:
+                self._begins_no_more(worker, key)
             pick = known[1]
             pick.left -= 1
             if not pick.left:
@@ -207,8 +213,8 @@ class Predicted:
         """`extend` for every worker at once: ``held`` names those that hold something, and so does the answer."""
         if not hashes or not self._size:
             return held
-        first = hashes[0]
-        expecting = [worker for worker, blocks in self._workers.items() if first in blocks]
+        # a sequence hash stands for its place too: what begins this prompt is in no other place of another
+        expecting = self._begins.get(hashes[0], ())
         if not expecting and not held:
             return held
         found = dict(held)
@@ -258,5 +264,13 @@ class Predicted:
             if known is not None and known[1] is pick:
                 del blocks[key]
                 missed += 1
+        if pick.keys and pick.keys[0] not in blocks:
+            self._begins_no_more(pick.worker, pick.keys[0])
         self._size -= len(pick.keys)
         return missed
+
+    def _begins_no_more(self, worker: str, key: int) -> None:
+        workers = self._begins.get(key, {})
+        workers.pop(worker, None)
+        if not workers:
+            self._begins.pop(key, None)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from stateplane.values import value
+
 if TYPE_CHECKING:
     Ids = array[int]
 else:
@@ -65,7 +67,7 @@ class Unread(StrEnum):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Chat:
     """A conversation, checked for its shape and otherwise as the client sent it."""
 
@@ -101,7 +103,7 @@ class Standing:
     """Names of headers whose value was too long or made no sense."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ask:
     """One request, read."""
 
@@ -133,7 +135,7 @@ class Ask:
     """None: nothing was said about it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TokenIds:
     """The token ids of every prompt of one request, in order."""
 
@@ -174,7 +176,7 @@ class Why(StrEnum):
     CLOSED = "closed"  # the picker is shutting down
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Untold:
     """No token ids: the request is routed by load alone."""
 

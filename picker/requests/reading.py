@@ -107,7 +107,7 @@ def parse(body: bytes) -> Mapping[str, Any]:
 
 def _bound(body: bytes) -> None:
     """Refuse a body of too many values before it is read: 16 MiB of ``[],[],`` would stop the process for seconds."""
-    if _within(body, strings=body.count(b'"') // 2):
+    if len(body) <= MAX_CONTAINERS or _within(body, strings=body.count(b'"') // 2):
         return
     # Text may hold as many brackets, commas and escaped quotes as it likes: look again at what is outside of strings.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from stateplane.values import value
+
 DESTINATION_HEADER = "x-gateway-destination-endpoint"
 BOOKING_HEADER = "x-picker-booking"
 REASON_HEADER = "x-llm-d-request-dropped-reason"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HttpRequest:
     """A request as the gateway showed it: everything in it is the client's word."""
 
@@ -46,7 +48,7 @@ class ResponseReading(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Picked:
     """The answer to a request: where it should go."""
 
@@ -77,7 +79,7 @@ class Refused:
     param: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Responded:
     """Response headers as the gateway showed them."""
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
+from discovery.headless import HeadlessPeers
+from discovery.kubernetes.imported import ImportedWorkers
+from discovery.kubernetes.peers import SlicePeers
+from discovery.kubernetes.workers import PoolWorkers
+from discovery.watched import WatchedWorkers
 from picker import settings
+from picker.requests.rewritefile import WatchedRules
+from picker.requests.rewriteobjects import JoinedRules
 from picker.settings import SettingsError
-from picker.wiring import open_desk
+from picker.wiring import open_desk, open_objectives, open_peer_source, open_rules, open_worker_source
 from stateplane.booking import Owner
 
 ME = Owner("r1", "1")
@@ -44,3 +52,62 @@ def test_eventual_and_isolated_start_on_every_plane(url: str) -> None:
     for sync in ("eventual", "isolated"):
         desk, _ = open_desk(settings.load({}, sync=sync, plane_url=url), ME, clock=time.monotonic)
         assert desk.mode == sync
+
+
+@pytest.fixture
+def in_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+@pytest.mark.usefixtures("in_a_pod")
+def test_in_a_pod_the_pool_names_the_workers_unless_a_file_does() -> None:
+    assert isinstance(open_worker_source(settings.load({})), PoolWorkers)
+    assert isinstance(open_worker_source(settings.load({}, workers_file=Path("w"))), WatchedWorkers)
+    both = settings.load({}, workers_file=Path("w"), worker_source="kubernetes")
+    assert isinstance(open_worker_source(both), PoolWorkers)
+
+
+@pytest.mark.usefixtures("in_a_pod")
+def test_a_file_that_is_wanted_and_not_named_is_asked_for() -> None:
+    with pytest.raises(SettingsError, match="PICKER_WORKERS_FILE: not set"):
+        open_worker_source(settings.load({}, worker_source="file"))
+
+
+@pytest.mark.usefixtures("outside")
+def test_outside_a_pod_the_pool_is_read_where_the_way_to_it_is_told() -> None:
+    with pytest.raises(SettingsError, match="PICKER_KUBECONFIG"):
+        open_worker_source(settings.load({}))
+    assert isinstance(open_worker_source(settings.load({}, kubeconfig=Path("k"))), PoolWorkers)
+    assert isinstance(open_worker_source(settings.load({}, worker_source="kubernetes")), PoolWorkers)
+
+
+def test_api_objects_are_read_only_where_they_are_named() -> None:
+    none = settings.load({})
+    assert isinstance(open_rules(none), WatchedRules)
+    assert open_objectives(none).source is None
+    given = settings.load(
+        {},
+        kubeconfig=Path("k"),
+        api_objects="inferenceobjectives,inferencemodelrewrites,inferencepoolimports",
+    )
+    assert isinstance(open_rules(given), JoinedRules)
+    assert open_objectives(given).source is not None
+    assert isinstance(open_worker_source(given), ImportedWorkers)
+
+
+def test_an_api_object_that_is_not_read_is_refused_with_those_that_are() -> None:
+    with pytest.raises(SettingsError, match=r"'pods' is not read; allowed are inferenceobjectives"):
+        settings.load({}, api_objects="pods")
+
+
+def test_peers_come_from_the_source_that_is_named() -> None:
+    given = settings.load({}, peer_service="p.ns.svc", peer_source="endpointslices")
+    assert isinstance(open_peer_source(given), SlicePeers)
+    assert isinstance(open_peer_source(settings.load({}, peer_service="p.ns.svc")), HeadlessPeers)
+    with pytest.raises(SettingsError, match="PICKER_PEER_SOURCE"):
+        open_peer_source(settings.load({}, peer_source="dns"))

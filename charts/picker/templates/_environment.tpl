@@ -87,6 +87,14 @@
 {{- if not $d.peers.addresses -}}
 {{- $_ := set $entries "PICKER_PEER_SERVICE" (dict "value" ($d.peers.service | default (printf "%s-peers.%s.svc" (include "picker.name" $root) $root.Release.Namespace))) -}}
 {{- end -}}
+{{- if and (eq $d.peers.source "endpointSlices") (not $d.peers.addresses) -}}
+{{- $_ := set $entries "PICKER_PEER_SOURCE" (dict "value" "endpointslices") -}}
+{{- end -}}
+{{- $read := list -}}
+{{- range $kind := list "inferenceObjectives" "inferenceModelRewrites" "inferencePoolImports" -}}
+{{- if get $root.Values.objects $kind }}{{ $read = append $read (lower $kind) }}{{ end -}}
+{{- end -}}
+{{- with $read }}{{ $_ := set $entries "PICKER_API_OBJECTS" (dict "value" (join "," .)) }}{{ end -}}
 {{- if eq $d.workers.source "file" -}}
 {{- $_ := set $entries "PICKER_WORKERS_FILE" (dict "value" ($d.workers.file | default "/etc/picker/workers/workers.json")) -}}
 {{- end -}}

@@ -61,6 +61,35 @@ def test_every_mutant_fits_the_product() -> None:
     assert not run.stdout, run.stderr
 
 
+def test_a_mutant_that_would_be_called_otherwise_does_not_fit() -> None:
+    class Product:
+        def end(self, booking: str, now: float) -> None: ...
+
+    with pytest.raises(MisfitError, match="called otherwise"):
+        exchange(Product, "end", lambda _rightly: lambda _self, _booking: None)
+    exchange(Product, "end", lambda _rightly: lambda _self, _booking, _now: None)
+
+
+DOUBLED = """
+from chaos.mutants import plant
+from stateplane.booking import Amount, Booking, Owner
+from stateplane.tally import Tally
+plant("release-doubled")
+tally, worker = Tally(), "w"
+booking = Booking("a", "", worker, Owner("picker-0", "x"), Amount(0, 4))
+tally.put([("a", booking)], 0.0)
+tally.put([("a", None)], 0.0)
+print(tally.loads[worker].requests, tally.loads[worker].blocks)
+"""
+
+
+def test_a_planted_mutant_does_what_it_says() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", DOUBLED], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["-1", "-4"]
+
+
 def test_a_mutant_is_planted_by_the_environment_alone(tmp_path: Path) -> None:
     variables = environment("release-doubled", tmp_path)
     code = "from stateplane.tally import Tally; print(Tally._take.__module__)"

@@ -58,6 +58,7 @@ def check(index: PrefixIndex, oracle: Oracle, hashes: Sequence[int]) -> None:
     match = index.match(hashes)
     expected = {worker: oracle.overlap(worker, hashes) for worker in WORKERS}
     assert {worker: match.overlap(worker) for worker in WORKERS} == expected
+    assert index.holders(hashes) == {worker: held for worker, held in expected.items() if held.total}
     assert match.best == max(overlap.total for overlap in expected.values())
     lengths = [length for _, length in match.runs]
     assert lengths == sorted(set(lengths))

@@ -41,6 +41,29 @@ def test_what_is_predicted_counts_only_right_behind_what_is_held() -> None:
     assert predicted.extend("a", PROMPT, Overlap(1, 0, 0), 1.0) == Overlap(1, 0, 0)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 10), st.integers(0, 9), st.floats(0, 8))),
+    st.dictionaries(
+        st.sampled_from("abc"), st.builds(Overlap, st.integers(1, 4), st.integers(0, 3), st.just(0))
+    ),
+    st.integers(0, 10),
+)
+def test_extending_all_workers_at_once_is_extending_each(
+    picks: list[tuple[str, int, int, float]], held: dict[str, Overlap], length: int
+) -> None:
+    predicted = Predicted(life=5)
+    for worker, blocks, had, at in sorted(picks, key=lambda pick: pick[3]):
+        predicted.note(worker, PROMPT[:blocks], at, held=had)
+    predicted.confirmed("b", PROMPT[:1])
+    predicted.left("d")
+    hashes = PROMPT[:length]
+    found = predicted.extended(hashes, held, 9.0)
+    assert all(one.total for one in found.values())
+    for worker in "abcd":
+        before = held.get(worker, Overlap())
+        assert found.get(worker, Overlap()) == predicted.extend(worker, hashes, before, 9.0)
+
+
 def test_events_confirm_and_silence_refutes_per_model() -> None:
     predicted = Predicted(life=5, verdict=30)
     predicted.note("a", list(range(100)), 0.0, model="good")

@@ -11,6 +11,7 @@ import pytest
 from discovery import DiscoveryError, Peer, open_peers
 from discovery.backends import PEERS, WORKERS, open_source
 from discovery.headless import HeadlessPeers
+from discovery.kubernetes.peers import SlicePeers
 from discovery.static import StaticPeers
 
 
@@ -31,6 +32,18 @@ async def test_nobody_is_named_nobody_is_found() -> None:
 
 def test_a_service_is_looked_up() -> None:
     assert isinstance(open_peers(service="picker.default.svc", dns_server="127.0.0.1:5353"), HeadlessPeers)
+
+
+def test_a_source_that_is_named_goes_before_what_is_set() -> None:
+    assert isinstance(open_peers(source="endpointslices", static=("a",), service="p.ns.svc"), SlicePeers)
+    assert isinstance(open_peers(source="dns", static=("a",), service="p.ns.svc"), HeadlessPeers)
+    assert isinstance(open_peers(source="static", service="p.ns.svc"), StaticPeers)
+
+
+@pytest.mark.parametrize("source", ["dns", "endpointslices"])
+def test_a_source_without_the_service_that_it_reads_is_refused(source: str) -> None:
+    with pytest.raises(DiscoveryError, match=f"'{source}' needs the name of the headless Service"):
+        open_peers(source=source)
 
 
 def test_a_wrong_fixed_peer_is_named() -> None:
@@ -56,5 +69,5 @@ def test_every_name_leads_to_a_source(table: dict[str, str], name: str) -> None:
 
 
 def test_a_client_library_is_imported_only_when_its_source_is_chosen() -> None:
-    code = "import sys, discovery, picker.wiring; sys.exit('dns.resolver' in sys.modules or 'kubernetes' in sys.modules)"
+    code = "import sys, picker.wiring; sys.exit(bool({'dns.resolver', 'kubernetes'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

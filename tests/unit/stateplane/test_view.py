@@ -24,6 +24,7 @@ from stateplane.booking import (
     State,
     Version,
 )
+from stateplane.tally import SHOWN_ATTEMPTS
 from stateplane.view import View
 
 A, B = Owner("a", "1"), Owner("b", "1")
@@ -136,6 +137,18 @@ def test_attempts_of_one_request_key_are_found_together_and_an_empty_key_joins_n
     assert view.by_key("") == ()
     view.apply(Gone(Version(1, 1), "x", Cause.ENDED), 1.0)
     assert view.by_key("k") == (second,)
+
+
+def test_of_very_many_attempts_the_latest_are_looked_at_and_a_change_of_an_old_one_moves_none() -> None:
+    view = View()
+    for number in range(1, 1001):
+        view.lay(booking(f"b{number}", key="k", attempt=number), 1.0)
+    view.lay(replace(booking("b1", key="k", attempt=1), amount=Amount(0, 1)), 2.0)
+    latest = [one.attempt for one in view.by_key("k")]
+    assert latest == list(range(1001 - SHOWN_ATTEMPTS, 1001))
+    for number in range(10, 1001):
+        view.hide(f"b{number}", 3.0)
+    assert [one.attempt for one in view.by_key("k")] == list(range(1, 10))
 
 
 def test_an_old_epoch_counts_until_its_owner_has_booked_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,13 +37,18 @@ class ApiServer:
     token: str = "first"
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     page_most: int = 500
-    page_hook: Callable[[], None] | None = None
+    host: str = "127.0.0.1"
     port: int = 0
+    tls: ssl.SSLContext | None = None
     history: list[tuple[int, str, str, Object]] = field(default_factory=list)
     watches: set[asyncio.Task[None]] = field(default_factory=set)
     _told: asyncio.Condition = field(default_factory=asyncio.Condition)
     _runner: web.AppRunner | None = None
-    _host: str = "127.0.0.1"
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def put(self, path: str, entry: Object) -> None:
         """Add or change an object, as a client of the server would."""
@@ -80,7 +86,7 @@ class ApiServer:
         app.router.add_get("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True, ssl_context=self.tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
@@ -116,8 +122,11 @@ class ApiServer:
         self.calls.append((request.path, query))
         if self.silent:
             await asyncio.sleep(60)
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if (scheme.lower(), token) != ("bearer", self.token):
             return _status(401, "Unauthorized")
+        if versions := [path for path in self.objects if path.startswith(f"{request.path}/namespaces/")]:
+            return web.json_response({"resources": [{"name": path.rpartition("/")[2]} for path in versions]})
         if (code := self.statuses.get(request.path, 200 if request.path in self.objects else 404)) != 200:
             return _status(code, f"told to say {code}")
         if "watch" in query:
@@ -132,10 +141,7 @@ class ApiServer:
         if first + limit < len(names):
             metadata["continue"] = str(first + limit)
         answer = {"metadata": metadata, "items": [self.objects[path][name] for name in page]}
-        body = web.json_response(answer)
-        if self.page_hook is not None:
-            self.page_hook()
-        return body
+        return web.json_response(answer)
 
     async def _watch(self, request: web.Request, query: dict[str, str]) -> web.StreamResponse:
         at = int(query["resourceVersion"])
@@ -197,7 +203,7 @@ def kubeconfig(path: Path, servers: dict[str, ApiServer]) -> Path:
                 "kind": "Config",
                 "current-context": next(iter(servers)),
                 "clusters": [
-                    {"name": name, "cluster": {"server": f"http://127.0.0.1:{server.port}"}}
+                    {"name": name, "cluster": {"server": f"http://{server.address}"}}
                     for name, server in servers.items()
                 ],
                 "users": [
