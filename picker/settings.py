@@ -601,7 +601,7 @@ class AdminSettings(Part):
     """Port of metrics, health and status."""
     admin_token: SecretStr = SecretStr("")
     """Bearer token for the paths other than metrics and health. Empty: they answer to loopback only."""
-    why_keep: int = Field(default=10_000, ge=0)
+    why_keep: int = Field(default=5_000, ge=0)
     """How many decisions are kept for `/why/ID`."""
 
 

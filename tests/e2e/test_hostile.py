@@ -27,8 +27,6 @@ SILENT = 1_000
 SETTINGS = {
     "PICKER_MAX_BODY_BYTES": str(SIZES.limit),
     "PICKER_BODY_TIMEOUT_SECONDS": str(BODY_TIMEOUT),
-    # the kept decisions are memory that is wanted; here they shall be full after the first of two runs
-    "PICKER_WHY_KEEP": "1000",
 }
 
 
