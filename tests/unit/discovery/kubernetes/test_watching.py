@@ -253,8 +253,8 @@ async def test_whatever_happens_what_is_known_comes_to_equal_what_the_server_has
             }
             return seen.objects == has
 
-        await until(equal)
-        assert seen.state == "watching"
+        # equal it may be already while the watch is still on its way back
+        await until(lambda: equal() and seen.state == "watching")
 
 
 async def test_a_restart_of_the_server_changes_nothing_and_watches_resume_where_they_were(
