@@ -12,6 +12,9 @@ class Unreadable(StrEnum):
     ENCODED = "encoded"  # a content encoding that is not read
     CONTENT_TYPE = "content_type"  # neither JSON nor an event stream
     TOO_LARGE = "too_large"  # the usage stands further from the end than what is kept
+    INTRICATE = (
+        "intricate"  # more brackets and strings than its length grants: a name past there is not put back
+    )
     BROKEN = "broken"  # not the JSON that its content type promises
     CUT = "cut"  # the response ended early: its end was never seen
 

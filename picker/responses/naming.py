@@ -20,6 +20,10 @@ MOST_KEY = 16
 """Longest key that is remembered."""
 MOST_PREFIX = 64
 """Longest text before a line's JSON: the name of the field and blanks."""
+FIRST_STEPS = 20_000
+"""Steps of the scanner, one a quote, bracket or line, that every answer may cost: some 20 ms of the event loop."""
+BYTES_A_STEP = 16
+"""Bytes of the answer that grant one step more. Engines' events cost one to three steps in 200 bytes or more."""
 
 _HOLDERS = (b"response", b"message")
 
@@ -53,13 +57,28 @@ class _At(Enum):
 class Naming:
     """Puts a name into one answer."""
 
-    __slots__ = ("_at", "_depth", "_escaped", "_holder", "_key", "_lines", "_name", "_value", "named")
+    __slots__ = (
+        "_at",
+        "_depth",
+        "_escaped",
+        "_holder",
+        "_key",
+        "_lines",
+        "_name",
+        "_steps",
+        "_value",
+        "exhausted",
+        "named",
+    )
 
     def __init__(self, shape: Shape, name: str) -> None:
         self._lines = shape is Shape.LINES
         self._name = orjson.dumps(name)
         self.named = False
         """Whether the name was put in."""
+        self.exhausted = False
+        """Whether the answer had more signs than its length grants: from there on it goes on as it came."""
+        self._steps = FIRST_STEPS
         self._begin()
 
     def _begin(self) -> None:
@@ -72,12 +91,17 @@ class Naming:
 
     def piece(self, data: bytes) -> bytes | None:
         """What goes on instead of ``data``; None: ``data`` itself."""
-        if self._passes(data):
+        if self.exhausted or self._passes(data):
             return None
+        self._steps += len(data) // BYTES_A_STEP
         out: list[bytes] = []
         at, size, swallowing = 0, len(data), self._at is _At.NAME
         begun, changed = (size if swallowing else 0), swallowing
         while at < size:
+            self._steps -= 1
+            if self._steps < 0:
+                self.exhausted, begun = True, at if swallowing else begun
+                break
             if self._lines and data[at] in _ENDS:
                 begun, swallowing = at if swallowing else begun, False
                 self._begin()

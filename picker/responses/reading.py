@@ -74,7 +74,10 @@ class Reading:
         self._ended = True
         if self._naming is not None:
             self._counts.renamed += self._naming.named
-            self._counts.unnamed += not self._naming.named
+            if self._naming.exhausted:
+                self._counts.rename_unreadable[Unreadable.INTRICATE] += 1
+            else:
+                self._counts.unnamed += not self._naming.named
         if self._usage is None or self._told is None:
             return
         usage = self._usage.usage

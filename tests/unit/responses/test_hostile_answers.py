@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from picker.responses.naming import Naming
+from picker.responses.counts import Counts
+from picker.responses.naming import FIRST_STEPS, MOST_PREFIX, Naming
+from picker.responses.reading import Reading
 from picker.responses.shape import Shape
 from picker.responses.usage import UsageReading
+from picker.serving.seam import Responded
 
 SIZE = 200_000
 """At this size a step of work for each pair of members takes minutes."""
@@ -54,3 +57,35 @@ def test_of_many_usages_in_the_end_of_a_long_answer_the_last_one_counts() -> Non
     usage.piece(b'],"usage":{"prompt_tokens":7,"completion_tokens":3},"x":null}', end=True)
     assert usage.usage is not None
     assert (usage.usage.input, usage.usage.output) == (7, 3)
+
+
+@pytest.mark.parametrize("unit", [b"[", b'{"a":', b'"a",', b'{"model":"\\', b"{}\n{", b"\n"])
+@pytest.mark.parametrize("shape", Shape)
+def test_an_answer_costs_no_more_steps_than_its_length_grants(unit: bytes, shape: Shape) -> None:
+    counts = Counts()
+    reading = Reading(counts, name="name")
+    kind = "application/json" if shape is Shape.JSON else "text/event-stream"
+    reading.begin(Responded(200, content_type=kind))
+    answer = b"{" + unit * (1_000_000 // len(unit))
+    passed = reading.piece(answer, end=False)
+    assert len(passed or answer) >= len(answer) - MOST_PREFIX
+    reading.piece(b"", end=True)
+    assert counts.rename_unreadable["intricate"] <= 1
+
+
+def test_a_name_past_the_granted_steps_stays_and_one_before_them_is_put_back() -> None:
+    noise = b'"noise":' + b"[" * (2 * FIRST_STEPS) + b"]" * (2 * FIRST_STEPS)
+    for answer, named in (
+        (b'{"model":"engine",' + noise + b"}", True),
+        (b"{" + noise + b',"model":"engine"}', False),
+    ):
+        counts = Counts()
+        reading = Reading(counts, name="client")
+        reading.begin(Responded(200, content_type="application/json"))
+        changed = reading.piece(answer, end=True)
+        assert (changed == answer.replace(b'"engine"', b'"client"')) if named else changed is None
+        assert (counts.renamed, counts.rename_unreadable["intricate"], counts.unnamed) == (
+            named,
+            not named,
+            0,
+        )
