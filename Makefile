@@ -16,14 +16,15 @@ DYNAMO := .tools/dynamo
 DYNAMO_WHEEL := ai-dynamo-runtime==1.6.1
 SERVERS := .tools/debian/.installed
 CHART := .tools/chart/.installed
+CONTROLPLANE := .tools/controlplane/.installed
 INTO = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target
 
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-.PHONY: help setup chart-tools demo test check lint format docs protos lock
+.PHONY: help setup chart-tools demo test test-kubernetes check lint format docs protos lock
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## set up .venv from the lock, when it is missing or stale
 
@@ -57,13 +58,19 @@ $(SERVERS): tests/tools/servers.py | $(STAMP)
 $(CHART): tests/tools/helm.py | $(STAMP)
 	@$(BIN)/python tests/tools/helm.py && touch $@
 
+$(CONTROLPLANE): tests/tools/controlplane.py tests/e2e/controlplane/main.go tests/e2e/controlplane/go.mod tests/e2e/controlplane/go.sum | $(STAMP)
+	@$(BIN)/python -m tests.tools.controlplane && touch $@
+
 chart-tools: $(CHART) ## helm, helm-docs and the schemas that the chart is judged by, into .tools
 
 demo: setup ## a real trace through a local cluster: real Envoy, NATS, Valkey, 3 replicas, 4 simulated engines
 	@$(BIN)/picker demo $(DEMO)
 
-test: setup $(ORACLES) $(DYNAMO)/.installed $(SERVERS) $(CHART) ## everything that CI runs, in stages with printed budgets
+test: setup $(ORACLES) $(DYNAMO)/.installed $(SERVERS) $(CHART) $(CONTROLPLANE) ## everything that CI runs, in stages with printed budgets
 	@$(BIN)/python tests/run.py
+
+test-kubernetes: setup $(CHART) $(CONTROLPLANE) ## the chart on a real control plane; needs root, and a quarter of an hour to build the first time
+	@$(BIN)/python tests/run.py kubernetes
 
 check: setup $(ORACLES) ## the quick part: lint, types, layers, unit tests; no root, no apt, under 5 minutes
 	@$(BIN)/python tests/run.py generated lint unit

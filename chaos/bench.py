@@ -13,7 +13,7 @@ from chaos.mutants import environment
 from chaos.quiet import is_quiet
 from chaos.result import Result
 from chaos.story import Story
-from chaos.targets.local import Local, started
+from chaos.targets.local import Local, given_up, started
 from chaos.topology import Topology
 from picker.sim.model import MODEL
 from picker.sim.processes import ProcessError
@@ -63,8 +63,10 @@ class Bench:
                 await local.replace_replicas(self._mutation())
             else:
                 await local.make_whole()
-        except (ProcessError, OSError, TimeoutError, aiohttp.ClientError):
-            return False  # on a shared machine somebody else may have taken a port meanwhile
+        except (ProcessError, OSError, TimeoutError, aiohttp.ClientError) as error:
+            # on a shared machine somebody else may have taken a port meanwhile
+            given_up(local, f"it cannot be made what is wanted: {type(error).__name__}: {error}")
+            return False
         self._mutated, self._used = self.mutant, False
         return True
 

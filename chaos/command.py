@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,9 @@ from chaos.plan import plan
 from chaos.scenario import SUITES, Scenario, Suite
 from chaos.suites import scenario_named, scenarios
 from chaos.targets import TargetError, check_target
+from chaos.targets.kube.brief import Brief
+from chaos.targets.kube.options import NOTICE_SECONDS, REACHES, Options, OptionsError, Reach
+from chaos.targets.local import OFFERS
 from chaos.topology import PLANES, PlaneName
 
 CONFIGURATION = Path(__file__).with_name("pytest.ini")
@@ -43,7 +47,34 @@ def command() -> None:
     help="New folder for index.html, verdict.json, junit.xml, histories, logs.",
 )
 @click.option("-k", "keywords", default="", help="Only scenarios that match, as pytest's -k.")
-@click.option("--target", default="local", show_default=True, help="Where: local.")
+@click.option(
+    "--target", default="local", show_default=True, help="Where: local, or kube, a release that runs."
+)
+@click.option(
+    "--kubeconfig",
+    default="",
+    help="kube: file to reach the API server by. Default: the usual ones, or the pod's own.",
+)
+@click.option("--context", default="", help="kube: context of that file. Default: its current one.")
+@click.option("--namespace", default="", help="kube: of the release.")
+@click.option("--release", default="", help="kube: name of the helm release. Nothing else is touched.")
+@click.option("--gateway", default="", help="kube: URL that requests are sent to.")
+@click.option("--model", default="", help="kube: model that requests name. Default: the simulated engines'.")
+@click.option("--admin-token-file", default="", help="kube: file with the token of the replicas' pages.")
+@click.option(
+    "--reach",
+    type=click.Choice(REACHES),
+    default="auto",
+    show_default=True,
+    help="kube: how pods are dialled.",
+)
+@click.option(
+    "--gateway-notices",
+    type=click.FloatRange(0, 3),
+    default=NOTICE_SECONDS,
+    show_default=True,
+    help="kube: seconds in which the gateway learns that a replica is gone; picks sent there meanwhile may be lost.",
+)
 @click.option("--dry-run", is_flag=True, help="List what would be done, and touch nothing.")
 @click.option(
     "--for",
@@ -53,10 +84,16 @@ def command() -> None:
     show_default=True,
     help="Seconds that each scenario of the suite soak runs.",
 )
+@click.option(
+    "--previous",
+    type=click.Path(exists=True, path_type=Path),
+    help="An earlier build to mix in: a picker executable, a virtual environment, or a checkout.",
+)
 @click.option("-x", "--exit-first", is_flag=True, help="Stop after the first scenario that does not pass.")
 def run(
     suite: Suite, seed: int, planes: tuple[PlaneName, ...], report: Path, keywords: str, target: str, dry_run: bool,
-    soak_seconds: float, exit_first: bool,
+    soak_seconds: float, previous: Path | None, exit_first: bool, kubeconfig: str, context: str, namespace: str,
+    release: str, gateway: str, model: str, admin_token_file: str, reach: Reach, gateway_notices: float,
 ) -> None:  # fmt: skip
     """Play every scenario of a suite on each plane, judge it, and write a report.
 
@@ -66,6 +103,19 @@ def run(
         check_target(target)
     except TargetError as error:
         raise click.UsageError(f"--target: {error}") from None
+    options = Options(
+        namespace, release, gateway, kubeconfig, context, admin_token_file, reach, model, gateway_notices
+    )
+    if target == "local" and options != Options():
+        given = [word for word in options.words()[2:] if word.startswith("--")]
+        raise click.UsageError(f"{', '.join(given)}: for --target kube only")
+    if target == "kube" and previous is not None:
+        raise click.UsageError("--previous: a release has the builds that it has; for --target local only")
+    if target == "kube":
+        _on_release(options, suite, seed, planes, report, keywords, dry_run, soak_seconds, exit_first)
+        return
+    if previous is not None:
+        _mix_in(previous)
     if dry_run:
         _tell_plans(suite, seed, planes or PLANES, keywords)
         return
@@ -76,9 +126,50 @@ def run(
     sys.exit(_play([*arguments, *(["-x"] if exit_first else [])]))
 
 
+def _mix_in(path: Path) -> None:
+    from chaos.injectors.previous import BuildError, mix_in
+
+    try:
+        click.echo(f"mixed in where versions stand side by side: {mix_in(path).told}")
+    except BuildError as error:
+        raise click.UsageError(f"--previous: {error}") from None
+
+
+def _on_release(
+    options: Options, suite: Suite, seed: int, planes: tuple[PlaneName, ...], report: Path, keywords: str,
+    dry_run: bool, soak_seconds: float, exit_first: bool,
+) -> None:  # fmt: skip
+    """Play on a release in Kubernetes, on the plane that it has."""
+    from chaos.targets.kube.dry import brief_of, tell_plans
+
+    if len(planes) > 1:
+        raise click.UsageError("--plane: a release has one plane; name it only where its URL is in a Secret")
+    try:
+        options.check()
+        if dry_run:
+            asyncio.run(tell_plans(options, suite, seed=seed, keywords=keywords, say=click.echo))
+            return
+        _empty(report)
+        _needs_pytest()
+        brief = asyncio.run(brief_of(options))
+    except (OptionsError, OSError) as error:
+        raise click.UsageError(f"--target kube: {error}") from None
+    except TargetError as error:
+        raise click.ClickException(str(error)) from None
+    plane = planes or (brief.plane,)
+    arguments = pytest_arguments(
+        suite=suite, seed=seed, planes=plane, report=report, keywords=keywords, brief=brief
+    )
+    arguments += ["--chaos-soak-seconds", str(soak_seconds if suite == "soak" else 0)]
+    # whoever ends a Job sends SIGTERM: then as well everything is to be healed
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    sys.exit(_play([*arguments, *(["-x"] if exit_first else [])]))
+
+
 def pytest_arguments(
-    *, suite: str, seed: int, planes: tuple[str, ...], report: Path, keywords: str = "", mutant: str = ""
-) -> list[str]:
+    *, suite: str, seed: int, planes: tuple[str, ...], report: Path, keywords: str = "", mutant: str = "",
+    brief: Brief | None = None,
+) -> list[str]:  # fmt: skip
     """What pytest is called with."""
     chosen = [part for plane in planes for part in ("--chaos-plane", plane)]
     return [
@@ -87,6 +178,7 @@ def pytest_arguments(
         f"--junitxml={report / 'junit.xml'}", "-o", "junit_family=xunit2", "--tb=short", "-q",
         *(["-k", keywords] if keywords else []),
         *(["--chaos-mutant", mutant] if mutant else []),
+        *(["--chaos-release", brief.to_json()] if brief is not None else []),
     ]  # fmt: skip
 
 
@@ -120,6 +212,8 @@ def _tell_plans(suite: Suite, seed: int, planes: tuple[PlaneName, ...], keywords
         for spec in scenarios(suite):
             if plane not in spec.planes or (keywords and keywords not in spec.name):
                 continue
+            if not {*spec.needs} <= OFFERS:
+                continue
             made = asyncio.run(plan(spec, seed=seed, plane=plane))
             click.echo(f"{spec.name} on {plane}, seed {seed}")
             click.echo(f"  on 127.0.0.1 alone: {made.topology.words()}")
@@ -135,6 +229,8 @@ def list_(suite: Suite | None) -> None:
     """Every scenario: its suites, its budget, and what it promises."""
     for spec in scenarios(suite):
         planes = "" if set(spec.planes) == set(get_args(PlaneName)) else f" ({', '.join(spec.planes)} only)"
+        planes += "" if {*spec.needs} <= OFFERS else " (kube only)"
+        planes += "" if "local" in spec.needs or planes else " (local, kube)"
         click.echo(f"{spec.name}{planes}  [{' '.join(spec.suites)}, {spec.budget:g} s]\n    {spec.says}")
 
 

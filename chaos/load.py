@@ -41,11 +41,11 @@ class Wanted:
     cancel_after: float | None = None
     """Seconds after which the caller hangs up."""
 
-    def body(self) -> bytes:
+    def body(self, model: str = MODEL) -> bytes:
         """The chat completion."""
         return orjson.dumps(
             {
-                "model": MODEL,
+                "model": model,
                 "messages": [{"role": "user", "content": self.prompt}],
                 "max_tokens": self.tokens,
                 "ignore_eos": True,
@@ -135,7 +135,8 @@ def _poisson(rng: random.Random, rate: float, seconds: float) -> Iterator[float]
 class Sender:
     """Sends one load and writes down every call. ``start`` begins, ``stop`` ends arrivals and waits for answers.
 
-    ``tag`` begins every `x-request-id`, so that one run's ids are never another's.
+    ``tag`` begins every `x-request-id`, so that one run's ids are never another's. ``model``: what requests name;
+    empty: the simulated engines', whose answers come token by token and are counted.
     """
 
     def __init__(
@@ -147,7 +148,9 @@ class Sender:
         tag: str,
         timeout: float,
         retries: int = 0,
+        model: str = "",
     ) -> None:
+        self._model, self._counts = model or MODEL, not model
         self._tag = tag
         self._retries = retries
         self._url = f"{url.rstrip('/')}/v1/chat/completions"
@@ -227,7 +230,7 @@ class Sender:
     ) -> Outcome:
         begun = time.monotonic()
         headers = {"content-type": "application/json", "x-request-id": f"{self._tag}-{one.number}", **headers}
-        async with self._http.post(url, data=one.body(), headers=headers) as response:
+        async with self._http.post(url, data=one.body(self._model), headers=headers) as response:
             seen["status"] = response.status
             seen["worker"] = response.headers.get("x-sim-worker", "")
             seen["booking"] = response.headers.get(BOOKING_HEADER, "")
@@ -244,4 +247,5 @@ class Sender:
                     if not seen["pieces"]:
                         seen["first"] = round(time.monotonic() - begun, 6)
                     seen["pieces"] += 1
-        return "complete" if done and seen["pieces"] >= one.tokens else "cut"
+        whole = seen["pieces"] >= one.tokens or not self._counts
+        return "complete" if done and whole else "cut"

@@ -48,6 +48,8 @@ class _Engine:
 
     born: float = 0.0
     after: int = 0
+    ahead: float = 0.0
+    """Of this machine's clock, by how many seconds the engine's is."""
 
 
 @dataclass(slots=True)
@@ -57,10 +59,14 @@ class Observer:
     history: Writer
     http: aiohttp.ClientSession
     replicas: Mapping[str, str]
-    """Name -> admin ``host:port``."""
+    """Name -> admin ``host:port``; who comes is looked at from then on, who goes no more."""
     engines: Mapping[str, str]
     """Name -> ``host:port``."""
     seconds: float = LOOK_SECONDS
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What replicas' pages ask for."""
+    same_clock: bool = True
+    """Whether engines tell times of this machine's clock."""
     _engines: dict[str, _Engine] = field(default_factory=dict)
     _counters: dict[str, dict[str, float]] = field(default_factory=dict)
     _turns: dict[str, int] = field(default_factory=dict)
@@ -68,16 +74,26 @@ class Observer:
     async def run(self) -> None:
         """Every part is looked at on its own, so that one that hangs delays no other."""
         async with asyncio.TaskGroup() as group:
-            for name, address in self.replicas.items():
-                group.create_task(self._again(self._replica, name, address))
             for name, address in self.engines.items():
                 group.create_task(self._again(self._engine, name, address))
+            looking: dict[tuple[str, str], asyncio.Task[None]] = {}
+            members = set(self.replicas)
+            while True:
+                there = set(self.replicas.items())
+                for one in there - looking.keys():
+                    looking[one] = group.create_task(self._again(self._replica, *one))
+                for one in looking.keys() - there:
+                    looking.pop(one).cancel()
+                if members != set(self.replicas):
+                    members = set(self.replicas)
+                    self.history.write("run", "members", "info", replicas=list(self.replicas))
+                await asyncio.sleep(self.seconds)
 
     async def look(self) -> None:
         """Once, everything."""
         self._turns.clear()
         await asyncio.gather(
-            *(self._replica(name, address) for name, address in self.replicas.items()),
+            *(self._replica(name, address) for name, address in list(self.replicas.items())),
             *(self._engine(name, address) for name, address in self.engines.items()),
         )
 
@@ -89,17 +105,19 @@ class Observer:
             await asyncio.sleep(due - time.monotonic())
 
     async def _replica(self, name: str, address: str) -> None:
-        await self._page(name, "view", f"http://{address}/bookings.json", view_of)
+        await self._page(name, "view", f"http://{address}/bookings.json", view_of, self.headers)
         turn = self._turns[name] = self._turns.get(name, -1) + 1
         if turn % _STATUS_EVERY == 0:
-            await self._page(name, "status", f"http://{address}/status.json", status_of)
+            await self._page(name, "status", f"http://{address}/status.json", status_of, self.headers)
         if turn % _COUNTERS_EVERY == 0:
             await self._counted(name, address)
 
     async def _counted(self, name: str, address: str) -> None:
         begun = time.monotonic()
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with self.http.get(f"http://{address}/metrics", timeout=_TIMEOUT) as response:
+            url = f"http://{address}/metrics"
+            async with self.http.get(url, timeout=_TIMEOUT, headers=self.headers) as response:
+                response.raise_for_status()
                 text = await response.text()
             changed, gauges = self._changed(name, counters_of(text)), gauges_of(text)
             self.history.write(name, "counters", "ok", asked=begun, changed=changed, gauges=gauges)
@@ -112,7 +130,16 @@ class Observer:
 
     async def _engine(self, name: str, address: str) -> None:
         known = self._engines.setdefault(name, _Engine())
-        page = await self._page(name, "carried", f"http://{address}/debug/lives?after={known.after}", dict)
+        begun = time.monotonic()
+
+        def read(page: dict[str, Any]) -> dict[str, Any]:
+            if self.same_clock:
+                return page
+            if page["born"] != known.born:  # once for each life, so that equal times stay equal
+                known.ahead = page["now"] - (begun + time.monotonic()) / 2
+            return on_our_clock(page, known.ahead)
+
+        page = await self._page(name, "carried", f"http://{address}/debug/lives?after={known.after}", read)
         if page is None:
             return
         if page["born"] != known.born:
@@ -121,10 +148,12 @@ class Observer:
         elif page["ended"]:
             known.after = page["ended"][-1]["number"]
 
-    async def _page(self, name: str, f: str, url: str, read: Any) -> dict[str, Any] | None:
+    async def _page(
+        self, name: str, f: str, url: str, read: Any, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any] | None:
         begun = time.monotonic()
         try:
-            async with self.http.get(url, timeout=_TIMEOUT) as response:
+            async with self.http.get(url, timeout=_TIMEOUT, headers=headers) as response:
                 response.raise_for_status()
                 page: dict[str, Any] = read(orjson.loads(await response.read()))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
@@ -132,6 +161,18 @@ class Observer:
             return None
         self.history.write(name, f, "ok", asked=begun, **page)
         return page
+
+
+def on_our_clock(page: Mapping[str, Any], ahead: float) -> dict[str, Any]:
+    """A ``/debug/lives`` page of an engine whose clock is ahead of ours by so many seconds, with our times."""
+    return {
+        **page,
+        "now": page["now"] - ahead,
+        "carried": [{**row, "arrived": row["arrived"] - ahead} for row in page["carried"]],
+        "ended": [
+            {**row, "arrived": row["arrived"] - ahead, "ended": row["ended"] - ahead} for row in page["ended"]
+        ],
+    }
 
 
 def view_of(page: Mapping[str, Any]) -> dict[str, Any]:

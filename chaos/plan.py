@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from chaos.result import Result
 from chaos.run import Run
 from chaos.scenario import Scenario
 from chaos.story import Story
-from chaos.targets.local import Local
+from chaos.targets import Target
 from chaos.topology import PlaneName, Topology
 
 
@@ -31,6 +31,10 @@ class Plan:
     seconds: float
 
 
+def _described(injection: Injection) -> str:
+    return injection.describe()
+
+
 class _NoStage:
     """A stage on which nothing can be started."""
 
@@ -40,7 +44,7 @@ class _NoStage:
         self.seed = seed
         self.folder = Path()
 
-    async def cluster(self, topology: Topology) -> Local:
+    async def cluster(self, topology: Topology) -> Target:
         raise NotImplementedError(f"a plan starts nothing: {topology.words()}")
 
     async def discard(self) -> None:
@@ -63,6 +67,16 @@ class DryRun(Run):
     steps: list[str] = field(default_factory=list)
     demands: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    names: Sequence[str] = ()
+    """The replicas of a release that was met; empty: those of the topology."""
+    calls: Callable[[Injection], tuple[Iterable[str], Iterable[str]]] | None = None
+    """What an injection would call of an API server, and what its healing would."""
+    words: Callable[[Injection], str] = _described
+
+    @property
+    def replicas(self) -> list[str]:
+        """Names of the replicas."""
+        return list(self.names) or [f"picker-{number}" for number in range(self.topology.replicas)]
 
     async def steady(self, *, seconds: float) -> None:
         """Only says so."""
@@ -80,11 +94,14 @@ class DryRun(Run):
     @contextlib.asynccontextmanager
     async def inject(self, *injections: Injection) -> AsyncIterator[None]:
         """Only says so."""
-        for injection in injections:
-            self._step(injection.describe(), 0.0)
+        calls = [self.calls(injection) if self.calls else ((), ()) for injection in injections]
+        for injection, (done, _) in zip(injections, calls, strict=True):
+            self._step(self.words(injection), 0.0)
+            self.steps += [f"    {call}" for call in done]
         yield
-        for injection in reversed(injections):
+        for injection, (_, undone) in zip(reversed(injections), reversed(calls), strict=True):
             self._step(f"heal: {injection.kind} of {injection.target}", 0.0)
+            self.steps += [f"    {call}" for call in undone]
 
     def note(self, name: str, **value: Any) -> None:
         """Nothing to write into."""
@@ -102,10 +119,22 @@ class DryRun(Run):
         self.seconds += seconds
 
 
-async def plan(scenario: Scenario, *, seed: int, plane: PlaneName) -> Plan:
-    """The steps of a scenario under a seed. Touches nothing."""
-    topology = scenario.topology.on(plane)
-    run = DryRun(scenario, topology, _NoStage(seed))
+async def plan(
+    scenario: Scenario,
+    *,
+    seed: int,
+    plane: PlaneName,
+    topology: Topology | None = None,
+    names: Sequence[str] = (),
+    calls: Callable[[Injection], tuple[Iterable[str], Iterable[str]]] | None = None,
+    words: Callable[[Injection], str] = _described,
+) -> Plan:
+    """The steps of a scenario under a seed. Touches nothing.
+
+    ``topology``, ``names`` of replicas and ``calls`` are those of a release that was met.
+    """
+    topology = topology or scenario.topology.on(plane)
+    run = DryRun(scenario, topology, _NoStage(seed), names=names, calls=calls, words=words)
     whole = True
     try:
         await scenario.play(run)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -21,9 +23,14 @@ from chaos.result import Result, ScenarioFailed
 from chaos.run import Run
 from chaos.scenario import SUITES, Scenario, scenario_of
 from chaos.story import Story
-from chaos.targets.local import Local, started
+from chaos.targets import Target, TargetError
+from chaos.targets.kube.brief import Brief
+from chaos.targets.local import OFFERS, Local, given_up, started
 from chaos.topology import PLANES, PlaneName, Topology
 from chaos.verdict import Verdict, worst
+
+if TYPE_CHECKING:
+    from chaos.targets.kube.target import Kube
 
 START_SECONDS = 150.0
 """What starting a cluster may take on top of a scenario's budget."""
@@ -35,7 +42,14 @@ class Session:
     """One run of the suite: its clusters, one at a time, and its results. A `chaos.run.Stage`."""
 
     def __init__(
-        self, *, seed: int, suite: str, folder: Path, mutant: str = "", soak_seconds: float = 0.0
+        self,
+        *,
+        seed: int,
+        suite: str,
+        folder: Path,
+        mutant: str = "",
+        soak_seconds: float = 0.0,
+        brief: Brief | None = None,
     ) -> None:
         self.seed = seed
         self.suite = suite
@@ -43,18 +57,51 @@ class Session:
         self.mutant = mutant
         self.soak_seconds = soak_seconds
         self.results: list[Result] = []
+        self.brief = brief
+        """The release that is met; None: pools are of the suite's own."""
+        self.not_played: Mapping[str, str] = {}
+        """Scenarios of the suite that the target cannot play, with the reason."""
+        self.target: Mapping[str, Any] = {"kind": "local"}
         self.begun = time.time()
+        self._met: Kube | None = None
         self._local: Local | None = None
         self._twins: dict[str, Story] = {}
         self._clusters = 0
 
-    async def cluster(self, topology: Topology) -> Local:
-        """A whole and quiet cluster: the one that runs, if its topology is the same, or a new one."""
+    @property
+    def where(self) -> Sequence[str]:
+        """The options by which the same target is named again."""
+        return self.brief.options.words() if self.brief is not None else []
+
+    async def cluster(self, topology: Topology) -> Target:
+        """A whole and quiet cluster: the one that runs, if its topology is the same, or a new one.
+
+        Raises TargetError for a release that cannot be met, or that somebody else sends requests to.
+        """
+        if self.brief is not None:
+            return await self._release(self.brief)
         if self._local is not None and self._local.topology == topology and await self._usable(self._local):
             return self._local
         await self.discard()
         self._local = await started(lambda: self._new(topology))
         return self._local
+
+    async def _release(self, brief: Brief) -> Kube:
+        if self._met is None:
+            from chaos.targets.kube.target import Kube
+
+            met = Kube(brief.options, folder=self.folder)
+            await met.start()
+            self._met = met
+        else:
+            await self._met.make_whole()
+        self.target = self._met.told()
+        if not await self._quiet(self._met):
+            raise TargetError(
+                f"{self._met.release.place} is not quiet for {QUIET_SECONDS:g} s: something is carried or booked, or a"
+                " replica does not stand well to its plane; nobody else may send requests while it is judged"
+            )
+        return self._met
 
     def _new(self, topology: Topology) -> Local:
         self._clusters += 1
@@ -71,20 +118,30 @@ class Session:
     async def _usable(self, local: Local) -> bool:
         try:
             await local.make_whole()
-        except Exception:  # noqa: BLE001 - whatever is broken, a new cluster is not
+        except Exception as error:  # noqa: BLE001 - whatever is broken, a new cluster is not
+            given_up(local, f"it cannot be made whole: {type(error).__name__}: {error}")
             return False
+        if await self._quiet(local):
+            return True
+        given_up(local, f"it is not quiet after {QUIET_SECONDS:g} s")
+        return False
+
+    async def _quiet(self, target: Target) -> bool:
         deadline = time.monotonic() + QUIET_SECONDS
         async with aiohttp.ClientSession() as http:
             while time.monotonic() < deadline:
-                if await is_quiet(local, http):
+                if await is_quiet(target, http):
                     return True
+                await asyncio.sleep(0.1)
         return False
 
     async def discard(self) -> None:
-        """End the cluster."""
+        """End the cluster; leave the release."""
         local, self._local = self._local, None
-        if local is not None:
-            await local.stop()
+        met, self._met = self._met, None
+        for target in (local, met):
+            if target is not None:
+                await target.stop()
 
     def twin(self, key: str) -> Story | None:
         """A comparison run that was made already."""
@@ -112,6 +169,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--chaos-plane", action="append", default=[], choices=PLANES, help="default: both")
     group.addoption("--chaos-report", default="", help="folder for the report, histories and logs")
     group.addoption("--chaos-soak-seconds", type=float, default=0.0, help="how long each soak scenario runs")
+    group.addoption(
+        "--chaos-release", default="", help="play on this release in Kubernetes (a brief as JSON)"
+    )
     group.addoption("--chaos-mutant", default="", help="break the replicas in this way (self-test)")
 
 
@@ -125,6 +185,7 @@ def pytest_configure(config: pytest.Config) -> None:
         folder=folder.absolute(),
         mutant=config.getoption("--chaos-mutant"),
         soak_seconds=config.getoption("--chaos-soak-seconds"),
+        brief=Brief.from_json(told) if (told := config.getoption("--chaos-release")) else None,
     )
 
 
@@ -144,7 +205,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the suite does not contain; play those that can share a cluster one after the other."""
-    suite = config.getoption("--chaos-suite")
+    suite, session = config.getoption("--chaos-suite"), session_of(config)
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
@@ -153,13 +214,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kept.append(item)
             continue
         wanted = suite in spec.suites and plane_of(item) in PLANES
+        if wanted and (why := lacking(spec, session.brief)):
+            wanted = False
+            session.not_played = {**session.not_played, spec.name: why}
         (kept if wanted else left).append(item)
         runs = 1 + len(spec.twins)
         seconds = spec.budget + config.getoption("--chaos-soak-seconds") + START_SECONDS
+        seconds += session.brief.slack_seconds if session.brief is not None else 0.0
         item.add_marker(pytest.mark.timeout(runs * seconds))
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=_order)
+
+
+def lacking(spec: Scenario, brief: Brief | None) -> str:
+    """Why a scenario cannot be played on the target; empty: it can."""
+    return brief.lacking(spec.needs) if brief is not None else ", ".join(sorted({*spec.needs} - OFFERS))
 
 
 def _order(item: pytest.Item) -> tuple[str, str]:
@@ -212,7 +282,7 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the report, also where scenarios failed."""
     stage = session_of(session.config)
-    if stage.results:
+    if stage.results or (stage.brief is not None and stage.not_played):
         from chaos.report import write
 
         write(stage)
@@ -224,11 +294,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """One line for each scenario, and where the report is."""
     stage = session_of(config)
-    if not stage.results:
+    not_played = stage.not_played if stage.brief is not None else {}
+    if not stage.results and not not_played:
         return
     terminalreporter.section("chaos")
     for line in _summary(stage.results):
         terminalreporter.write_line(line)
+    for why in dict.fromkeys(not_played.values()):
+        names = [name for name, each in not_played.items() if each == why]
+        terminalreporter.write_line(f"not here: {why}: {', '.join(names)}")
     terminalreporter.write_line(
         f"verdict {stage.verdict}, seed {stage.seed}; report: {stage.folder / 'index.html'}"
     )

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from chaos.checkers.bookings import owners_of
 from chaos.checkers.bounds import touches_plane
-from chaos.story import FOREVER, Story
+from chaos.story import FOREVER, JOINS, LEAVES, Story
 
 EXPIRY_SECONDS = 300.0
 STEP_SECONDS = 0.05
@@ -69,12 +69,17 @@ def picks_of(story: Story) -> list[Pick]:
 
 
 def dead_spans(story: Story, replica: str) -> list[tuple[float, float]]:
-    """When that replica's process did not run."""
+    """When that replica's process did not run; one of a pod's name did not before its pod, nor does after it."""
     kinds = ("kill", "terminate", "restart")
+    mine = [each for each in story.faults if each.target == replica]
     return [
-        (each.begun, story.ended if each.healed is None else each.healed)
-        for each in story.faults
-        if each.target == replica and each.kind in kinds
+        *(
+            (each.begun, story.ended if each.healed is None else each.healed)
+            for each in mine
+            if each.kind in kinds
+        ),
+        *((story.begun, each.healed or story.ended) for each in mine if each.kind == JOINS),
+        *((each.begun, story.ended) for each in mine if each.kind == LEAVES),
     ]
 
 
@@ -131,7 +136,7 @@ POLICIES: Mapping[str, Callable[[Story, str], list[Entry]]] = {
 
 def policy_errors(story: Story, policy: str) -> Errors:
     """Booking error of a policy over the time in which each replica lived, and after it until all has expired."""
-    replicas = list(story.header["replicas"])
+    replicas = story.replicas
     during = after = seconds = 0.0
     for replica in replicas:
         entries = POLICIES[policy](story, replica)
@@ -195,7 +200,7 @@ def _area(steps: Sequence[tuple[float, int]], begin: float, end: float) -> float
 
 def our_errors(story: Story) -> Errors:
     """Booking error of the replicas themselves: what their views showed, look by look, against what engines carried."""
-    replicas = list(story.header["replicas"])
+    replicas = story.replicas
     workers = set(story.workers.values())
     during = seconds = after = 0.0
     for replica in replicas:
@@ -208,7 +213,7 @@ def our_errors(story: Story) -> Errors:
             for worker in workers:
                 booked = view.sums.get(worker, (0, 0, 0))[2]
                 during += gap * abs(booked - len(story.carried_at(worker, view.at)))
-        if views:
+        if views and replica in story.members:
             last = views[-1]
             left = sum(sums[2] for sums in last.sums.values())
             after += left * EXPIRY_SECONDS  # nothing is left at the end of a run that passes

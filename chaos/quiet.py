@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 
-from chaos.targets.local import Local
+from chaos.targets import Target
 
 
-async def is_quiet(target: Local, http: aiohttp.ClientSession) -> bool:
+async def is_quiet(target: Target, http: aiohttp.ClientSession) -> bool:
     """Whether no engine carries anything, no replica books anything, and every replica stands well to its plane."""
     limit = aiohttp.ClientTimeout(total=1.5)
 
-    async def page(url: str) -> Any:
-        async with http.get(f"http://{url}", timeout=limit) as response:
+    async def page(url: str, headers: Mapping[str, str]) -> Any:
+        async with http.get(f"http://{url}", timeout=limit, headers=headers) as response:
             return await response.json(content_type=None)
 
-    admins, engines = target.replicas().values(), target.engines().values()
+    admins, engines, shown = list(target.replicas().values()), target.truths().values(), target.headers
     try:
-        loads = await asyncio.gather(*(page(f"{each}/debug/load") for each in engines))
-        views = await asyncio.gather(*(page(f"{each}/bookings.json") for each in admins))
-        pages = await asyncio.gather(*(page(f"{each}/status.json") for each in admins))
+        loads = await asyncio.gather(*(page(f"{each}/debug/load", {}) for each in engines))
+        views = await asyncio.gather(*(page(f"{each}/bookings.json", shown) for each in admins))
+        pages = await asyncio.gather(*(page(f"{each}/status.json", shown) for each in admins))
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        return False
+    if not all(isinstance(each, dict) for each in (*loads, *views, *pages)):
         return False
     return (
         not any(each["requests"] for each in loads)

@@ -38,6 +38,7 @@ def read_story(records: Iterable[Record]) -> Story:
             audits=by["audit"],
             notes=by["note"],
             workers=workers,
+            members=by["members"][-1].value["replicas"] if by["members"] else header["replicas"],
             begun=found[0].t,
             ended=found[-1].t,
         )

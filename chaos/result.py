@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
 
+from chaos.injectors.previous import TOLD
 from chaos.scenario import Scenario
 from chaos.story import Story
-from chaos.targets.local import Local
+from chaos.targets import Target
 from chaos.topology import Topology
 from chaos.verdict import Finding, Verdict
 
@@ -25,8 +27,8 @@ class Stage(Protocol):
     folder: Path
     soak_seconds: float
 
-    async def cluster(self, topology: Topology) -> Local:
-        """A whole and quiet cluster of that topology."""
+    async def cluster(self, topology: Topology) -> Target:
+        """A whole and quiet cluster of that topology, or the one there is where it is not the suite's own."""
         ...
 
     async def discard(self) -> None:
@@ -63,7 +65,8 @@ class Result:
 
     def failures(self) -> str:
         """Everything that is no pass, for people."""
-        bad = [each for each in self.findings if each.verdict is not Verdict.PASS]
+        fine = (Verdict.PASS, Verdict.NOT_APPLICABLE)
+        bad = [each for each in self.findings if each.verdict not in fine]
         lines = [f"{self.scenario.name} on {self.topology.plane}, seed {self.seed}: {self.verdict}"]
         for each in bad:
             lines.append(f"  {each.verdict}: {each.name}: {each.summary}")
@@ -81,4 +84,6 @@ def versions() -> dict[str, str]:
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
+    if told := os.environ.get(TOLD):
+        found["mixed in"] = told
     return found

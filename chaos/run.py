@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -13,8 +14,9 @@ from typing import Any
 
 import aiohttp
 
-from chaos.audit import AuditError, audit
-from chaos.checkers import Check, judge
+from chaos.audit import AuditError
+from chaos.checkers import AUDIT, Check, judge
+from chaos.checkers.running import KeptRunning
 from chaos.history import SCHEMA, HistoryError, Writer, read
 from chaos.injectors import Fault, Injection
 from chaos.load import OpenLoop, Sender
@@ -26,7 +28,7 @@ from chaos.result import Result, ScenarioFailed, Stage, versions
 from chaos.scenario import Scenario, Twin
 from chaos.story import Story
 from chaos.streams import Streams
-from chaos.targets.local import Local
+from chaos.targets import Target
 from chaos.topology import Topology
 from chaos.verdict import Finding, Verdict, unknown, worst
 
@@ -51,7 +53,7 @@ class Run:
     """Longest wait for views to become what engines carry, once nothing is sent any more."""
     rng: random.Random = field(default_factory=random.Random)
     """Choices of the scenario: from the seed and its name, so that the same seed chooses the same."""
-    _target: Local | None = None
+    _target: Target | None = None
     _history: Writer | None = None
     _http: aiohttp.ClientSession | None = None
     _sender: Sender | None = None
@@ -67,7 +69,7 @@ class Run:
     # what a scenario says
 
     @property
-    def target(self) -> Local:
+    def target(self) -> Target:
         """The running cluster."""
         assert self._target is not None, "a scenario plays inside `play`"
         return self._target
@@ -92,7 +94,9 @@ class Run:
 
     @property
     def replicas(self) -> list[str]:
-        """Names of the replicas."""
+        """Names of the replicas, as they are now."""
+        if self._target is not None:
+            return list(self._target.replicas())
         return [f"picker-{number}" for number in range(self.topology.replicas)]
 
     @property
@@ -129,10 +133,10 @@ class Run:
         """Bring about all of these, in order; heal them in the opposite order when the block is left."""
         async with contextlib.AsyncExitStack() as stack:
             for injection in injections:
-                self._injected.append(injection.describe())
+                self._injected.append(self.target.words(injection))
                 self._phase(f"inject {injection.kind} {injection.target}")
                 if self.faults:
-                    await stack.enter_async_context(injection.into(self.target))
+                    await stack.enter_async_context(self.target.enter(injection))
             yield
 
     def streams(self) -> Streams:
@@ -143,6 +147,13 @@ class Run:
     def soak_seconds(self) -> float:
         """How long a soak was asked to take."""
         return self.stage.soak_seconds
+
+    def lost(self, picks: int) -> int:
+        """How many picks a replica's death may cost: those in hand, and those sent to it until the gateway notices."""
+        if self._target is None or self.scenario.load is None:
+            return picks
+        late = self._target.notice_seconds * self.scenario.load.rate / max(1, self.topology.replicas)
+        return picks + math.ceil(late)
 
     def note(self, name: str, **value: Any) -> None:
         """Write down something of the scenario's own, which its checks read."""
@@ -174,6 +185,7 @@ class Run:
         broken = list(self._broken)
         try:
             self._target = await self.stage.cluster(self.topology)
+            self.topology = self._target.topology
             await self._record(file)
         except TimeoutError:
             broken.append(unknown(PLAYED, f"it was not over within its budget of {self.budget:g} s"))
@@ -184,7 +196,7 @@ class Run:
         verdict = worst(each.verdict for each in findings)
         if verdict is not Verdict.PASS:
             if self._target is not None:
-                self._target.cluster.keep_logs()
+                self._target.keep_logs()
             await self.stage.discard()
         return Result(
             scenario=self.scenario,
@@ -223,7 +235,9 @@ class Run:
         if not self.faults:
             return story, [replace(unknown("comparison", "not judged"), verdict=Verdict.PASS)]
         happened = [_as_happened(judge(check, story)) for check in (KeptPace(), *self._happened)]
-        return story, [*happened, *(judge(check, story) for check in self._holds)]
+        # on loopback the suite itself starts replicas, and a pool whose replica ended is not whole
+        always = [KeptRunning()] if story.header["target"]["kind"] == "kube" else []
+        return story, [*happened, *(judge(check, story) for check in (*always, *self._holds))]
 
     async def _record(self, file: Path) -> None:
         connector = aiohttp.TCPConnector(limit=0)
@@ -235,8 +249,9 @@ class Run:
                 self.history.write("run", "scenario", "info", **self._header())
                 self.target.begin(self._tell)
                 observer = Observer(
-                    self.history, looks, self.target.replicas(), self.target.engines(), self._look_seconds
-                )
+                    self.history, looks, self.target.replicas(), self.target.truths(), self._look_seconds,
+                    headers=self.target.headers, same_clock=self.target.same_clock,
+                )  # fmt: skip
                 tag = f"{self.stage.seed}-{self.scenario.name}-{time.monotonic_ns() % 1_000_000_000:x}"
                 load = self.scenario.load or OpenLoop()
                 self._sender = Sender(
@@ -246,6 +261,7 @@ class Run:
                     tag=tag,
                     timeout=load.timeout,
                     retries=load.retries,
+                    model=self.target.model,
                 )
                 await observer.look()
                 looking = asyncio.create_task(observer.run(), name="looks")
@@ -253,7 +269,7 @@ class Run:
                 try:
                     async with asyncio.timeout(self.budget):
                         await self.scenario.play(self)
-                        await self._finish()
+                        await self._finish(looks)
                 finally:
                     await self._sender.abandon()
                     for task in (looking, pacing):
@@ -263,30 +279,32 @@ class Run:
                         await asyncio.wait_for(observer.look(), 5.0)
                     self.history.write("run", "end", "info")
 
-    async def _finish(self) -> None:
+    async def _finish(self, looks: aiohttp.ClientSession) -> None:
         await self._audit()
         self._phase("drain")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.sender.stop(), DRAIN_SECONDS)
         self._phase("quiet")
-        await self._quiet(self.patience)
+        await self._quiet(looks, self.patience)
         await self._audit()
 
     async def _audit(self) -> None:
-        """What the plane's server itself holds."""
+        """What the plane's server itself holds, where it can be asked."""
+        if AUDIT in self.target.lacks:
+            return
         begun = time.monotonic()
         try:
-            page = await audit(self.target.cluster)
+            page = await self.target.audit()
         except AuditError as error:
             self.history.write("plane", "audit", "fail", asked=begun, fault=str(error))
         else:
             self.history.write("plane", "audit", "ok", asked=begun, **page)
 
-    async def _quiet(self, seconds: float) -> None:
+    async def _quiet(self, looks: aiohttp.ClientSession, seconds: float) -> None:
         """Wait until nothing is carried and nothing booked; the checks judge whether it came about in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if await is_quiet(self.target, self.http):
+            if await is_quiet(self.target, looks):
                 await asyncio.sleep(0.6)  # so that the looks see it too
                 return
             await asyncio.sleep(0.25)
@@ -321,12 +339,15 @@ class Run:
             "fails_open": self.topology.fails_open,
             "access_log": self.topology.access_log,
             "versions": versions(),
+            "target": dict(self.target.told()),
+            "lacks": list(self.target.lacks),
         }
 
     @property
     def budget(self) -> float:
         """Seconds within which it must be over: the scenario's, and in a soak the time that was asked for, too."""
-        return self.scenario.budget + (self.soak_seconds if "soak" in self.scenario.suites else 0.0)
+        slack = self._target.slack_seconds if self._target is not None else 0.0
+        return self.scenario.budget + slack + (self.soak_seconds if "soak" in self.scenario.suites else 0.0)
 
     @property
     def _look_seconds(self) -> float:

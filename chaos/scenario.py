@@ -52,6 +52,8 @@ class Scenario:
     budget: float = 90.0
     """Seconds within which it must be over, the twins not counted."""
     twins: tuple[Twin, ...] = ()
+    needs: tuple[str, ...] = ("local",)
+    """What its target must offer: kinds of faults, or ``local`` for what only a pool of the suite's own has."""
     module: str = ""
 
 
@@ -63,10 +65,12 @@ def scenario(
     planes: tuple[PlaneName, ...] = PLANES,
     budget: float = 90.0,
     twins: tuple[Twin, ...] = (),
+    needs: tuple[str, ...] = ("local",),
 ) -> Callable[[Story], Story]:
     """Make a coroutine function ``async def promise(run: Run)`` a scenario, collected by pytest under its own name.
 
     ``load=None``: the scenario sends its own requests. The plane of ``topology`` is the one that the suite runs on.
+    ``needs``: the kinds of its faults, where it can be played on any target that offers them.
     """
 
     def decorate(function: Story) -> Story:
@@ -81,6 +85,7 @@ def scenario(
             planes=planes,
             budget=budget,
             twins=twins,
+            needs=needs,
             module=function.__module__,
         )
         spec.topology.check()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.history import Record
 
 FOREVER = float("inf")
+JOINS, LEAVES, RESTARTS = "replica joins", "replica leaves", "replica restarts"
+"""Kinds of what a release in Kubernetes does by itself, or because of a fault: told as faults are, for checks must
+allow of it what they allow of a replica that starts or ends. The first is over when the replica is ready, the second
+when its pod is gone, the third when a container that ended by itself was started again and is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +149,23 @@ class Story:
     """What the scenario noted itself (``f == "note"``)."""
     workers: Mapping[str, str]
     """Engine's name -> worker's name in the pool."""
+    members: Sequence[str] = ()
+    """The replicas that there are at the end."""
     begun: float = 0.0
     ended: float = 0.0
     twins: dict[str, Story] = field(default_factory=dict)
     """Runs to compare with, by kind: see `chaos.scenario.Twin`."""
     _by_worker: dict[str, list[Carried]] = field(default_factory=dict)
+
+    @property
+    def replicas(self) -> list[str]:
+        """Every replica that there ever was: those of the beginning first."""
+        return list(dict.fromkeys((*self.header["replicas"], *self.members, *self.views)))
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """What the target cannot tell, of what checks may need: ``truth`` of the engines, the plane's own ``audit``."""
+        return frozenset(self.header.get("lacks", ()))
 
     @property
     def healed(self) -> float:

@@ -2,7 +2,9 @@
 
 Envoy decides for itself when a stream breaks, which replica a retry meets and when its access log goes out. Scenarios
 about retries, hedged requests and doubled, early or late ends need those moments, so they speak ext_proc themselves.
-Every attempt is a call in the history, under a process ``attempt-N``.
+Otherwise it does what Envoy does: it asks a replica, sends the request with the booking's header to the worker that was
+named, shows the response, speaks of it in the access log. `Gateway` knows addresses and bodies; `Streams` is that of a
+run: there every attempt is a call in the history, under a process ``attempt-N``.
 
 ```python
 async with run.streams() as gateway:
@@ -20,6 +22,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -56,8 +59,6 @@ class RefusedError(Exception):
 class Attempt:
     """One try of a request: the stream to a replica and the response of an engine, each on its own."""
 
-    number: int
-    replica: str
     request_id: str
     body: bytes
     booking: str
@@ -66,14 +67,20 @@ class Attempt:
     _channel: grpc.aio.Channel
     _call: Any
     _http: aiohttp.ClientSession
-    _history: Writer
-    _responses: list[asyncio.Task[int]] = field(default_factory=list)
-    _over: bool = False
+    responses: list[asyncio.Task[int]] = field(default_factory=list)
+    """Of the engines that it was sent to, in that order; each returns the number of its pieces."""
+    over: Callable[[str], None] | None = None
+    """Told the outcome once, when the stream to the picker ends."""
+
+    @property
+    def holds(self) -> tuple[str, str]:
+        """What an engine that carries it shows: the worker and the booking."""
+        return self.worker, self.booking
 
     async def send(self, worker: str = "") -> None:
         """Send the request to its worker, or another one; returns once the engine answers."""
         begun = asyncio.Event()
-        self._responses.append(asyncio.create_task(self._follow(worker or self.worker, begun)))
+        self.responses.append(asyncio.create_task(self._follow(worker or self.worker, begun)))
         await asyncio.wait_for(begun.wait(), ANSWER_SECONDS)
 
     async def _follow(self, worker: str, begun: asyncio.Event) -> int:
@@ -103,7 +110,7 @@ class Attempt:
 
     async def served_out(self) -> None:
         """Wait for the end of the engine's response."""
-        await asyncio.gather(*self._responses)
+        await asyncio.gather(*self.responses)
 
     async def completed(self) -> None:
         """Wait for the end of the engine's response, and show it to the picker at once, as a gateway does."""
@@ -112,35 +119,31 @@ class Attempt:
 
     async def hang_up(self) -> None:
         """Leave the engine; it notices and stops."""
-        for response in self._responses:
+        for response in self.responses:
             response.cancel()
-        await asyncio.gather(*self._responses, return_exceptions=True)
+        await asyncio.gather(*self.responses, return_exceptions=True)
 
     async def break_off(self, outcome: str = "cancelled") -> None:
         """Break the stream to the picker, if it is still there; the engine goes on."""
         self._call.cancel()
         await self._channel.close()
-        if not self._over:
-            self._over = True
-            kind: Type = "ok" if outcome == "complete" else "info"
-            self._history.write(f"attempt-{self.number}", "call", kind, outcome=outcome, booking=self.booking)
+        told, self.over = self.over, None
+        if told is not None:
+            told(outcome)
 
     async def _say(self, message: ProcessingRequest) -> None:
         await self._call.write(message)
         await asyncio.wait_for(self._call.read(), ANSWER_SECONDS)
 
 
-class Streams:
+class Gateway:
     """Opens attempts at replicas; what is left of them ends when it is left."""
 
-    def __init__(self, history: Writer, address_of: Callable[[str], str]) -> None:
-        self._history = history
-        self._address_of = address_of
+    def __init__(self) -> None:
         self._http = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
             connector=aiohttp.TCPConnector(limit=0),
         )
-        self._numbers = itertools.count(100_000)
         self._logs: list[Logs] = []
         self.attempts: list[Attempt] = []
 
@@ -157,6 +160,49 @@ class Streams:
             await logs.close()
         await self._http.close()
 
+    async def open(
+        self, address: str, body: bytes, *, request_id: str = "", only: Iterable[str] = (), held: bool = True
+    ) -> Attempt:
+        """Ask the replica at that address for a worker.
+
+        ``only``: addresses of the workers that it may choose among. ``held``: the response's body goes through the
+        replica too, which so sees its end; else it may let go of the stream at the response's headers. Raises
+        RefusedError.
+        """
+        request_id = request_id or uuid.uuid4().hex
+        channel = grpc.aio.insecure_channel(address)
+        call = channel.stream_stream(
+            PROCESS,
+            request_serializer=ProcessingRequest.SerializeToString,
+            response_deserializer=ProcessingResponse.FromString,
+        )()
+        try:
+            told = await _picked(call, body, request_id, list(only), held=held)
+        except BaseException:
+            call.cancel()
+            await channel.close()
+            raise
+        worker = told[DESTINATION_HEADER].partition(",")[0]
+        attempt = Attempt(request_id, body, told[BOOKING_HEADER], worker, channel, call, self._http)
+        self.attempts.append(attempt)
+        return attempt
+
+    def logs_to(self, address: str) -> Logs:
+        """An access log stream to the replica at that address."""
+        logs = Logs(address)
+        self._logs.append(logs)
+        return logs
+
+
+class Streams(Gateway):
+    """The gateway of a run: it knows replicas by name, and tells the history of every attempt."""
+
+    def __init__(self, history: Writer, address_of: Callable[[str], str]) -> None:
+        super().__init__()
+        self._history = history
+        self._address_of = address_of
+        self._numbers = itertools.count(100_000)
+
     async def ask(
         self,
         replica: str,
@@ -167,43 +213,33 @@ class Streams:
         held: bool = True,
         prompt: str = "",
     ) -> Attempt:
-        """Ask a replica for a worker, with an answer of so many tokens.
+        """Ask a replica for a worker, with an answer of so many tokens; ``only`` and ``held`` as in `open`.
 
-        ``again``: the same request once more, as a gateway's retry or a hedging client sends it. ``only``: addresses
-        of the workers that it may choose among. ``held``: the response's body goes through the replica too, which so
-        sees its end; else it may let go of the stream at the response's headers. Raises RefusedError.
+        ``again``: the same request once more, as a gateway's retry or a hedging client sends it. Raises RefusedError.
         """
         number = next(self._numbers)
         request_id = again.request_id if again else uuid.uuid4().hex
         body = again.body if again else completion(tokens, prompt or f"{uuid.uuid4()} tell me of the harbor")
         who = f"attempt-{number}"
         self._history.write(who, "call", "invoke", number=number, replica=replica, request_id=request_id)
-        channel = grpc.aio.insecure_channel(self._address_of(replica))
-        call = channel.stream_stream(
-            PROCESS,
-            request_serializer=ProcessingRequest.SerializeToString,
-            response_deserializer=ProcessingResponse.FromString,
-        )()
         try:
-            told = await _picked(call, body, request_id, list(only), held=held)
+            attempt = await self.open(
+                self._address_of(replica), body, request_id=request_id, only=only, held=held
+            )
         except BaseException as error:
-            call.cancel()
-            await channel.close()
             fault = f"{type(error).__name__}: {error}"[:300]
             self._history.write(who, "call", "fail", outcome="unreachable", fault=fault)
             raise
-        worker = told[DESTINATION_HEADER].partition(",")[0]
-        attempt = Attempt(
-            number, replica, request_id, body, told[BOOKING_HEADER], worker, channel, call, self._http, self._history
-        )  # fmt: skip
-        self.attempts.append(attempt)
+        attempt.over = partial(self._over, who, attempt.booking)
         return attempt
+
+    def _over(self, who: str, booking: str, outcome: str) -> None:
+        kind: Type = "ok" if outcome == "complete" else "info"
+        self._history.write(who, "call", kind, outcome=outcome, booking=booking)
 
     def logs(self, replica: str) -> Logs:
         """An access log stream to a replica."""
-        logs = Logs(self._address_of(replica))
-        self._logs.append(logs)
-        return logs
+        return self.logs_to(self._address_of(replica))
 
 
 async def _picked(

@@ -40,6 +40,8 @@ class Topology:
     """Tries after the first one, by the gateway itself, on resets, failed connections and 5xx."""
     access_log: bool = True
     """Whether the gateway tells replicas of ends by its access log."""
+    sentinels: bool = False
+    """Whether sentinels watch the plane's server, which two others follow; replicas then ask them where it is."""
     links: tuple[str, ...] = ()
     """Links that go through a wire which can be disturbed: patterns such as ``picker-0>plane`` or ``*>nats``.
 
@@ -53,6 +55,8 @@ class Topology:
     """Further options of ``picker sim engine``."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further ``PICKER_*`` variables of every replica."""
+    place: str = ""
+    """Where it is, where the suite did not start it: what else there is to it is then not known here."""
 
     def on(self, plane: PlaneName) -> Topology:
         """The same on another plane."""
@@ -64,6 +68,10 @@ class Topology:
             raise TopologyError("a topology needs at least one replica and one worker")
         if self.plane not in PLANES:
             raise TopologyError(f"plane {self.plane!r} is none of {', '.join(PLANES)}")
+        if self.sentinels and (self.plane != "redis" or any(">plane" in link for link in self.links)):
+            raise TopologyError(
+                "sentinels need plane='redis', and name its server to replicas past every wire"
+            )
         if self.plane == "nats" and self.sync == "atomic":
             raise TopologyError("sync='atomic' needs plane='redis': NATS cannot choose and book in one step")
         for pattern in self.links:
@@ -100,10 +108,13 @@ class Topology:
     def words(self) -> str:
         """One line for people."""
         said = [f"{self.replicas} replicas", f"{self.workers} workers", f"plane {self.plane}"]
+        if self.place:
+            return ", ".join((self.place, *said))
         said += [f"sync {self.sync}"] if self.sync else []
         said += [f"streams held to the {self.hold}"] if self.hold else []
         said += ["gateway fails open" if self.fails_open else "gateway fails closed"]
         said += [f"{self.retries} gateway retries"] if self.retries else []
+        said += ["sentinels, and two standbys of the plane"] if self.sentinels else []
         said += [] if self.access_log else ["no access log"]
         said += [f"wires: {_listed(self.links)}"] if self.links else []
         said += ["peers by DNS"] if self.dns else []

@@ -1,4 +1,7 @@
-"""Verdicts: pass, fail or unknown, with the evidence. The worst one wins, and unknown is no pass."""
+"""Verdicts: pass, fail or unknown, with the evidence. The worst one wins, and unknown is no pass.
+
+What a target cannot tell at all is *not applicable*: shown, never counted, and never taken for a pass.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ class Verdict(StrEnum):
     PASS = "pass"  # noqa: S105 - no password
     UNKNOWN = "unknown"
     FAIL = "fail"
+    NOT_APPLICABLE = "not applicable"
 
 
 _BADNESS = {Verdict.PASS: 0, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
@@ -22,7 +26,8 @@ MOST_EVIDENCE = 12
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst one; nothing checked is unknown, for nothing was shown."""
-    return max(verdicts, key=_BADNESS.__getitem__, default=Verdict.UNKNOWN)
+    told = (each for each in verdicts if each is not Verdict.NOT_APPLICABLE)
+    return max(told, key=_BADNESS.__getitem__, default=Verdict.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,11 @@ def unknown(name: str, summary: str, evidence: Iterable[str] = (), **numbers: An
 def failed(name: str, summary: str, evidence: Iterable[str] = (), **numbers: Any) -> Finding:
     """It is broken."""
     return Finding(name, Verdict.FAIL, summary, _some(evidence), numbers)
+
+
+def not_applicable(name: str, summary: str) -> Finding:
+    """This target cannot tell."""
+    return Finding(name, Verdict.NOT_APPLICABLE, summary)
 
 
 def judged(name: str, complaints: Iterable[str], good: str, bad: str, **numbers: Any) -> Finding:

@@ -39,15 +39,25 @@ HOMES: Final[Mapping[str, str]] = {
     "PICKER_PLANE_KEY_FILE": "plane.existingSecret.privateKeyKey",
     "PICKER_PEERS": "discovery.peers.addresses",
     "PICKER_PEER_SERVICE": "discovery.peers.service",
+    "PICKER_PEERS_PORT": "ports.peers",
+    "PICKER_PEERS_SECRET_FILE": "discovery.peers.existingSecret",
+    "PICKER_PEERS_TLS_CA_FILE": "discovery.peers.existingSecret",
+    "PICKER_PEERS_TLS_CERT_FILE": "discovery.peers.existingSecret",
+    "PICKER_PEERS_TLS_KEY_FILE": "discovery.peers.existingSecret",
+    "PICKER_PEERS_TLS_NAMES": "discovery.peers.names",
     "PICKER_PEER_SOURCE": "discovery.peers.source",
     "PICKER_WORKER_SOURCE": "discovery.workers.source",
     "PICKER_WORKERS_FILE": "discovery.workers.file",
     "PICKER_API_OBJECTS": "objects",
+    "PICKER_IMPORT_KUBECONFIG": "objects.imports.existingSecret",
     "PICKER_ADMIN_TOKEN": "admin.existingSecret",
+    "PICKER_METRICS_PROTECTION": "metrics.protection",
 }
 """Settings that have a place of their own among the values; an empty one is told by the pod itself."""
 
-WIRED: Final[frozenset[str]] = frozenset({"PICKER_TLS_CLIENT_NAMES", "PICKER_PEERS"})
+WIRED: Final[frozenset[str]] = frozenset(
+    {"PICKER_TLS_CLIENT_NAMES", "PICKER_PEERS", "PICKER_PEERS_TLS_NAMES", "PICKER_METRICS_PROTECTION"}
+)
 """Those of them whose value becomes the variable as it stands, without a template of their own."""
 
 ALSO: Final[Mapping[str, tuple[str, ...]]] = {"PICKER_SYNC": ("DYN_ROUTER_REPLICA_SYNC",)}
@@ -113,8 +123,8 @@ def settings() -> Iterator[Setting]:
 
 
 def _key(part: str, field: str) -> str:
-    """The bridge's settings carry its name, which its section says already."""
-    return camel(field.removeprefix("bridge_") if part == "bridge" else field)
+    """The bridge's settings and the peers' carry their section's name, which need not be said twice."""
+    return camel(field.removeprefix(f"{part}_") if part in ("bridge", "peers") else field)
 
 
 def kind_of(info: FieldInfo) -> Kind:

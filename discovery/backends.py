@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from discovery.access import Reviewer
 from discovery.source import DiscoveryError, ObjectSource, PeerSource, WorkerSource
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ WORKERS: Mapping[str, str] = {
     "kubernetes": "discovery.kubernetes.opening:pool_workers",
 }
 OBJECTS: Mapping[str, str] = {"kubernetes": "discovery.kubernetes.opening:objects"}
+REVIEWERS: Mapping[str, str] = {"kubernetes": "discovery.kubernetes.opening:reviews"}
 
 PEER_PORT = 9092
 """The port on which replicas answer one another."""
@@ -129,3 +131,14 @@ def open_objects(
         "ObjectSource[T]",
         open_source(OBJECTS, "kubernetes", plural, namespace=namespace, read=read, kubeconfig=kubeconfig),
     )
+
+
+def open_reviewer(*, kubeconfig: Path | None = None) -> Reviewer:
+    """
+    Who knows tokens and rights: the API server.
+
+    Raises:
+        DiscoveryError: its client is not installed.
+
+    """
+    return cast("Reviewer", open_source(REVIEWERS, "kubernetes", kubeconfig=kubeconfig))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from picker.bench.pages import pages
-from picker.settings_table import markdown, short_markdown
+from picker.settings.table import markdown, short_markdown
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))

@@ -28,20 +28,25 @@ from picker.core.predicted import Predicted
 from picker.eligibility import Eligibility
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
+from picker.neighbours import Neighbours
+from picker.peers.port import Told
+from picker.peers.shapes import Summary
 from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Need, Readiness
 from picker.reconciling import Reconciling
 from picker.serving.server import PortError, Server
-from picker.serving.tls import TlsError
 from picker.settings import Settings, SettingsError
 from picker.status import Status
+from picker.summary import summary_of
+from picker.tls import TlsError
 from picker.underway import Underway
 from picker.wiring import (
     open_criteria,
     open_desk,
     open_objectives,
     open_peer_source,
+    open_protection,
     open_rules,
     open_tokens,
     open_worker_source,
@@ -57,6 +62,10 @@ log = structlog.get_logger(__name__)
 TICK_SECONDS = 0.1
 SWEEP_ENTRIES = 2000
 """Entries of departed workers that one tick takes out of the index: well under 5 ms."""
+
+YOUNG_OBJECTS = 10_000, 10, 10
+"""Objects made before the garbage collector looks at them, and how many such looks before it looks at older ones. Of
+what a request makes, nothing is left to the collector: the default of 700 costs a decision 29 us instead of 8."""
 
 SECOND_SIGNAL_SECONDS = 1.0
 """A second signal ends the replica at once; some supervisors send the first one twice, which is not meant so."""
@@ -74,7 +83,7 @@ class Replica:
             update={"pool": settings.pool.model_copy(update={"replica_name": name})}
         )
         self.settings = settings
-        clock = time.monotonic
+        clock = self._clock = time.monotonic
         self.owner = Owner(name, secrets.token_hex(4))
         self.metrics = Metrics()
         self.journal = Journal(settings.admin.why_keep)
@@ -105,6 +114,9 @@ class Replica:
         self.membership = Membership(
             settings, self.desk, self.underway, clock=clock, rules=lambda: self.rules.digest
         )
+        self.eligibility = Eligibility(
+            settings.price, known=self.pool, criteria=self.criteria, objectives=self.objectives.priority
+        )
         self.picking = Picking(
             settings,
             pool=self.pool,
@@ -120,9 +132,7 @@ class Replica:
             predicted=self.predicted,
             events=self.subscriber,
             tails=self.subscriber.tails,
-            eligibility=Eligibility(
-                settings.price, known=self.pool, criteria=self.criteria, objectives=self.objectives.priority
-            ),
+            eligibility=self.eligibility,
             adapters=self.registry.adapters,
             rules=self.rules,
         )
@@ -130,8 +140,10 @@ class Replica:
         self.workers = open_worker_source(settings)
         self.peers = open_peer_source(settings)
         self.readiness = Readiness(self._needs(), warmup=settings.life.warmup_seconds, begun=clock())
+        self.protection = open_protection(settings, clock=clock)
         self.status = Status(self, started=time.time(), clock=clock)
-        self.admin = AdminServer(settings.admin, self._pages())
+        self.neighbours = self._open_neighbours(clock())
+        self.admin = AdminServer(settings.admin, self._pages(), protection=self.protection)
         self.desk.view.listen(self.pool.booked)
         self.registry.listen(
             joined=self._joined,
@@ -139,9 +151,16 @@ class Replica:
             asked=self.reconciling.asked,
             reported=self.reconciling.reported,
         )
-        self._clock = clock
         self._stop = asyncio.Event()
         self._told_at = 0.0
+
+    def _open_neighbours(self, begun: float) -> Neighbours:
+        def summary() -> Summary:
+            now = self._clock()
+            return summary_of(self, uptime=now - begun, now=now)
+
+        told = Told(summary=summary, status=self.status.shown, why=self.journal.why)
+        return Neighbours(self.settings, told, peers=lambda: [peer.address for peer in self.membership.peers])
 
     def _needs(self) -> tuple[Need, ...]:
         return (
@@ -171,6 +190,7 @@ class Replica:
             why=self.journal.why,
             log_level=logs.level,
             set_log_level=logs.set_level,
+            everywhere=self.neighbours.everywhere,
         )
 
     # the pool
@@ -239,6 +259,7 @@ class Replica:
             raise SettingsError(
                 [f"PICKER_METRICS_PORT or PICKER_ADMIN_HOST: cannot listen on {where}: {error}"]
             ) from error
+        await self.neighbours.start()
         try:
             await self.server.start()
         except (PortError, TlsError) as error:
@@ -317,6 +338,7 @@ class Replica:
     def _became_ready(self) -> None:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*YOUNG_OBJECTS)
         self.server.set_ready(True)
         log.info("ready", replica=str(self.owner), pool=self.settings.pool.pool, **self.readiness.shown())
 
@@ -338,6 +360,9 @@ class Replica:
         await self._step("plane", self.plane.close())
         await self._step("serving", self.server.stop())
         await self._step("admin", self.admin.stop())
+        await self._step("peers", self.neighbours.stop())
+        if self.protection is not None:
+            await self._step("protection", self.protection.close())
         self.tokens.close()
         self.metrics.close()
         log.info("ended", replica=str(self.owner))

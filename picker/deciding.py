@@ -106,6 +106,13 @@ class Wish:
     """The criteria that have something to say on the request."""
     tail: Sequence[int] = ()
     """Of a single prompt with media: hashes of what stands behind ``hashes``."""
+    model: str = ""
+    """The model that the worker should serve; empty: any may take it."""
+
+    @property
+    def picky(self) -> bool:
+        """Whether single workers must be asked if they suit it."""
+        return bool(self.lora or self.prepared or self.model)
 
 
 @value
@@ -192,11 +199,11 @@ class Deciding:
         """Choose and book, without waiting. ``full`` are workers known to be at their limit, whatever the view says."""
         now = self._clock()
         unseen = self._bookings.unseen(now)
-        if unseen or full or not self._plain(wish):
+        if full or not self._plain(wish):
             candidates, added, unseen = self._candidates(wish, now, full)
             choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks, added)
         else:
-            choice = self._lined_up(wish, now)
+            choice = self._lined_up(wish, now, unseen)
         if not isinstance(choice, Choice):
             return choice
         self.counts.on_view += 1
@@ -211,11 +218,11 @@ class Deciding:
 
     def _plain(self, wish: Wish) -> bool:
         """Whether it asks nothing of single workers but what they hold of one prompt."""
-        narrowed = self._eligibility is not None and bool(wish.lora or wish.prepared)
+        narrowed = self._eligibility is not None and wish.picky
         return wish.subset is None and not narrowed and len(wish.hashes) <= 1 and not wish.tail
 
-    def _lined_up(self, wish: Wish, now: float) -> Choice | NoWorker | AllFull:
-        """`_candidates` and `choose` in one for a `_plain` wish and a level view, on what is kept from pick to pick."""
+    def _lined_up(self, wish: Wish, now: float, unseen: float) -> Choice | NoWorker | AllFull:
+        """`_candidates` and `choose` in one for a `_plain` wish, on what is kept from pick to pick."""
         lineup, names, pool, view = self._lineup, self._pool.routable(now), self._pool, self._bookings.view
         stale: Iterable[str] = pool.changed(now)
         if names is not lineup.names:
@@ -230,6 +237,8 @@ class Deciding:
         if wish.hashes:
             hashes = wish.hashes[0]
             overlaps = self._predicted.extended(hashes, self._index.holders(hashes), now)
+        if unseen:
+            lineup = lineup.aged(ageing(unseen), view.own_load)
         return lineup.choose(wish.demand, overlaps, self._rng, self._fallbacks)
 
     def _booked_anew(self, worker: str, _requests: int, _blocks: int, _now: float) -> None:
@@ -313,9 +322,10 @@ class Deciding:
             )
             for name in names
         ]
-        if self._eligibility is None or not (wish.lora or wish.prepared):
+        if self._eligibility is None or not wish.picky:
             return found, None, unseen
-        return *self._eligibility.judge(wish.lora, wish.prepared, found, now), unseen
+        judged = self._eligibility.judge(wish.lora, wish.prepared, found, now, model=wish.model)
+        return *judged, unseen
 
     def _overlap(
         self, matches: Sequence[Match], tails: Match | None, wish: Wish, name: str, now: float

@@ -60,6 +60,10 @@ class Decision:
     standing: Standing | None = None
     rewritten: Mapping[str, Any] | None = None
     """What the rules did to the model that the client named; None: no rule was for it."""
+    tenant: str = ""
+    """Whose request it was, as a header said; empty: not said."""
+    route: Mapping[str, str] | None = None
+    """Which route it took, as the gateway said; None: it did not."""
 
     @property
     def weight(self) -> int:
@@ -80,6 +84,8 @@ class Decision:
             "api": self.api,
             "worker": self.choice.worker,
             "fallbacks": list(self.choice.fallbacks),
+            "tenant": self.tenant or None,
+            "route": self.route,
             "standing": None if self.standing is None else asdict(self.standing),
             "prompt": prompt | ({"tokens_unknown_because": self.untold} if self.untold else {}),
             "decision_ms": round(self.seconds * 1000, 3),

@@ -1,15 +1,17 @@
-"""Who may take a request beyond what the pool says: own criteria, and the LoRA adapter that it needs."""
+"""Who may take a request beyond what the pool says: own criteria, the model it names, the LoRA adapter it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
 from picker.core.adapters import ADAPTER, Held, narrowed
 from picker.core.choose import FULL, Candidate, Surcharges
 from picker.core.criteria import Traits, WorkerTraits
+from picker.core.models import MODEL
+from picker.core.models import narrowed as narrowed_to_model
 from picker.criteria.judging import Criteria, Prepared
 from picker.requests.ask import Ask
 from picker.settings import PriceSettings
@@ -26,6 +28,25 @@ class Known(Protocol):
         """What criteria may know of the worker."""
         ...
 
+    @property
+    def mixed(self) -> bool:
+        """Whether workers are known to serve different models."""
+        ...
+
+    def serves(self, worker: str, model: str) -> bool | None:
+        """Whether the worker serves a model of that name; None: it does not say what it serves."""
+        ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of requests in a pool whose workers serve different models, since the start."""
+
+    model_narrowed: int = 0
+    """Requests that only those workers might take that serve their model."""
+    model_unserved: int = 0
+    """Requests for a model that every worker is known not to serve: they went by load alone."""
+
 
 class Eligibility:
     """Asks criteria, then looks for the adapter among those that criteria left."""
@@ -40,7 +61,8 @@ class Eligibility:
     ) -> None:
         self.criteria = Criteria() if criteria is None else criteria
         self._objectives = objectives
-        self._known = known
+        self.counts = Counts()
+        self._known, self._by_model = known, settings.model_narrow
         self._asks = bool(self.criteria.names)
         self._narrows, self._load_blocks = settings.lora_narrow, settings.lora_load_blocks
 
@@ -56,8 +78,20 @@ class Eligibility:
             traits = replace(traits, priority=-given)
         return self.criteria.prepare(traits)
 
+    def model(self, ask: Ask) -> str:
+        """The model that a worker should serve to take the request; empty where any may."""
+        if not self._by_model or not self._known.mixed:
+            return ""
+        return ask.base_model if ask.lora else ask.model
+
     def judge(
-        self, lora: str, prepared: Sequence[Prepared], candidates: Sequence[Candidate], now: float
+        self,
+        lora: str,
+        prepared: Sequence[Prepared],
+        candidates: Sequence[Candidate],
+        now: float,
+        *,
+        model: str = "",
     ) -> tuple[list[Candidate], Surcharges | None]:
         """The candidates, more of them barred perhaps, and what is added to their prices."""
         barred: dict[str, str] = {}
@@ -67,6 +101,8 @@ class Eligibility:
             verdict = self.criteria.weigh(prepared, traits)
             barred.update(verdict.barred)
             added.update(verdict.added)
+        if model:
+            barred.update(dict.fromkeys(self._others(model, candidates, barred), MODEL))
         if lora and self._narrows:
             # a full worker keeps its place: its requests are refused for now, not sent to one that lacks the adapter
             open_to = [
@@ -83,6 +119,17 @@ class Eligibility:
                 for one in candidates
             ]
         return found, Surcharges(added) if added else None
+
+    def _others(
+        self, model: str, candidates: Sequence[Candidate], barred: Mapping[str, str]
+    ) -> frozenset[str]:
+        """Those of the candidates that a request for the model does not go to."""
+        open_to = [one for one in candidates if one.barred in ("", FULL) and one.worker not in barred]
+        serves = {one.worker: self._known.serves(one.worker, model) for one in open_to}
+        others = narrowed_to_model(serves, full={one.worker for one in open_to if one.full or one.barred})
+        self.counts.model_narrowed += bool(others)
+        self.counts.model_unserved += bool(serves) and all(served is False for served in serves.values())
+        return others
 
 
 def _traits(ask: Ask, headers: Mapping[str, str], tokens: int, *, known: bool) -> Traits:

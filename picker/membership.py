@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 import structlog
 
+from discovery.found import Peer
 from picker.settings import Settings
 from picker.underway import Underway
 from stateplane.booking import SCHEMA, Member, Owner
@@ -79,7 +80,7 @@ class Membership:
         rules: Callable[[], str] = lambda: "",
     ) -> None:
         """``rules`` tells a digest of the model rewrites in force; empty: not known."""
-        self.peers: Iterable[object] = ()
+        self.peers: Iterable[Peer] = ()
         """As discovery has them."""
         self._hold: Literal["", "headers", "response"] = settings.serving.stream_hold
         self._desk = desk
@@ -109,6 +110,11 @@ class Membership:
     def log_expected(self) -> bool:
         """Whether some member receives an access log that names our bookings."""
         return self._clock() - self._log_known < LOG_GRACE
+
+    @property
+    def digest(self) -> str:
+        """Of this replica's own pool-wide settings."""
+        return self._digest
 
     @property
     def differing(self) -> frozenset[str]:

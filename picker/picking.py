@@ -26,7 +26,9 @@ from picker.prompts import Prompt, prompt_of
 from picker.requests.ask import Api, Ask, BadRequest, TokenIds, Unread, Untold
 from picker.requests.keys import request_key
 from picker.requests.reading import path_of, read
-from picker.requests.tokens import Tokens
+from picker.requests.routes import read_route
+from picker.requests.tenants import Tenants
+from picker.requests.tokens import Begun, Tokens
 from picker.responses.reading import Reading
 from picker.rewriting import BY_HEADER, OTHER, NoRules, Rewriting, Rewritten, Source
 from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Responded
@@ -99,6 +101,7 @@ class Picking:
             NoRules() if rules is None else rules, rng=rng, loras=self._adapters,
             base_model=settings.requests.base_model,
         )  # fmt: skip
+        self.tenants = Tenants(settings.requests.tenant_header)
         self.answers = Answers(metrics.models, read_usage=settings.requests.read_usage)
 
     # the gateway's side
@@ -112,7 +115,7 @@ class Picking:
         try:
             asked = self._asked(request)
             told = self._tokens.known(asked.ask)
-            if told is None or self._deciding.waits:
+            if isinstance(told, Begun) or self._deciding.waits:
                 return self._waited(request, asked, told, began)
             answer = self._answered(request, asked, told, began)
         except BadRequest as error:
@@ -167,12 +170,13 @@ class Picking:
         return _Asked(ask if done is None else done.ask, key, done)
 
     async def _waited(
-        self, request: HttpRequest, asked: _Asked, told: TokenIds | Untold | None, began: float
+        self, request: HttpRequest, asked: _Asked, told: TokenIds | Untold | Begun, began: float
     ) -> Picked | Refused:
         settings = self._settings
         try:
-            if told is None:
-                told = await self._tokens.ids(asked.ask, settings.requests.tokenize_budget_seconds)
+            if isinstance(told, Begun):
+                budget = settings.requests.tokenize_budget_seconds
+                told = await self._tokens.ids(asked.ask, budget, told)
             if self._deciding.waits:
                 prompt = prompt_of(asked.ask, told, settings.price.block_size)
                 placed = await self._deciding.place(self._wish(request, asked.ask, prompt, asked.key))
@@ -223,6 +227,7 @@ class Picking:
             ask.lora,
             prepared or (),
             prompt.tail,
+            "" if self._eligibility is None else self._eligibility.model(ask),
         )
 
     def _picked(
@@ -251,7 +256,8 @@ class Picking:
         decision = Decision(
             placed.booking_id, request_id, settings.pool.replica_name, self._wall(), seconds, ask.model,
             str(ask.api), prompt.tokens, prompt.blocks, prompt.untold, placed.choice, placed.way, placed.earlier,
-            ask.standing, None if done is None else done.shown(),
+            ask.standing, None if done is None else done.shown(), self.tenants.read(request.headers),
+            read_route(request.attributes) if request.attributes else None,
         )  # fmt: skip
         self._journal.note(placed.booking_id, request_id, decision)
         destination = worker_address(worker)

@@ -88,6 +88,15 @@ class WorkerPool:
         """The LoRA adapters that the worker holds, as far as is known."""
         return self._registry.held(worker, now)
 
+    @property
+    def mixed(self) -> bool:
+        """Whether workers are known to serve different models."""
+        return self._registry.mixed
+
+    def serves(self, worker: str, model: str) -> bool | None:
+        """Whether the worker serves a model of that name; None: it does not say what it serves."""
+        return self._registry.serves(worker, model)
+
     def traits(self, worker: str, now: float) -> WorkerTraits:
         """What criteria may know of the worker; made once per report."""
         record, report = self._registry.record(worker), self._registry.report(worker, now)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from picker.core.blocks import extend_hashes, sequence_hashes, tail_seed
+from picker.core.blocks import Chains, extend_hashes, tail_seed
 from picker.requests.ask import Ask, TokenIds, Untold
 from stateplane.values import value
 
 MOST_SEQUENCES: Final = 1_024
 """Sequences beyond the prompts themselves that one request is counted with: no engine runs more at one time."""
+MOST_STRETCHES: Final = 4_096
+"""Stretches of hashed prompts that are remembered, of 32 blocks each: about 6 MB."""
+
+_chains = Chains(MOST_STRETCHES)
 
 
 @value
@@ -53,7 +57,7 @@ def prompt_of(ask: Ask, told: TokenIds | Untold, size: int) -> Prompt:
         reason = told.reason if ask.unread is None else ask.unread
         tokens = ask.estimated_tokens
         return Prompt(tokens, -(-tokens // size) + more, (), untold=str(reason))
-    hashes = tuple(sequence_hashes(ids, size, lora=ask.lora, salt=ask.salt) for ids in told.prompts)
+    hashes = tuple(_chains.hashes(ids, size, lora=ask.lora, salt=ask.salt) for ids in told.prompts)
     tokens = sum(len(ids) for ids in told.prompts)
     if not told.complete:
         tokens = max(tokens + len(told.behind), ask.estimated_tokens)

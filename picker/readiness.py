@@ -39,6 +39,12 @@ class Readiness:
         """Needs that are not met now."""
         return tuple(need.name for need in self._needs if not need.met())
 
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What a ready replica does without now, in words."""
+        unmet = (f"{need.name}: {need.hint}" for need in self._needs if not need.met())
+        return tuple(unmet) if self._ready else ()
+
     def look(self, now: float) -> bool:
         """Look again; True when the replica has just become ready."""
         if self._ready or self._stopping:
@@ -60,6 +66,6 @@ class Readiness:
         return {
             "state": "stopping" if self._stopping else "ready" if self._ready else "starting",
             "waiting_for": [] if self._ready else [need.name for need in unmet],
-            "degraded": [f"{need.name}: {need.hint}" for need in unmet] if self._ready else [],
+            "degraded": list(self.degraded),
             "ready_before_warm": self._early,
         }

@@ -85,7 +85,7 @@ class Reconciling:
         self._clock = clock
         self._judge = Judge()
         self._since: dict[str, dict[str, float]] = {}
-        """Worker -> draining booking -> when it was first seen so here."""
+        """Worker -> draining booking -> when it was first seen so here: as a scrape begins, or a report comes."""
         self._drift: dict[str, int] = {}
         self._asked: dict[str, frozenset[str]] = {}
         """Worker being scraped -> what was active there when that began."""
@@ -120,10 +120,16 @@ class Reconciling:
             self._desk.end_foreign(booking_id, Cause.EVIDENCE)
 
     def asked(self, worker: str) -> None:
-        """A scrape of the worker begins: what is active now, the engine has or is about to get."""
-        self._asked[worker] = frozenset(
-            booking.id for booking in self._desk.view.on(worker) if booking.state is State.ACTIVE
-        )
+        """A scrape of the worker begins: what is active now, the engine has or is about to get.
+
+        Of what drains now for its owner's silence this very scrape tells: a lease takes seconds to fall, so its worker
+        has long got it. What drains since its stream broke may still be on its way there: of it the next one tells.
+        """
+        bookings = self._desk.view.on(worker)
+        self._asked[worker] = frozenset(one.id for one in bookings if one.state is State.ACTIVE)
+        for one in bookings:
+            if one.state is State.DRAINING and one.cause is Cause.LEASE:
+                self._since.setdefault(worker, {}).setdefault(one.id, self._clock())
 
     def _active_throughout(self, worker: str, bookings: Iterable[Booking]) -> int | None:
         """How many bookings were active when the scrape began and are so now; None where the view may be behind.

@@ -9,13 +9,16 @@ from dataclasses import asdict, fields
 from typing import Any, Protocol
 
 from discovery.source import PeerSource, WorkerSource
+from picker.admin.protection import Protection
 from picker.core.adapters import Held
 from picker.core.index import PrefixIndex
 from picker.core.predicted import Predicted
 from picker.core.race import atomic_pays_above, unseen_requests
 from picker.criteria.judging import Criteria
+from picker.eligibility import Eligibility
 from picker.events.subscriber import Subscriber
 from picker.membership import Membership
+from picker.neighbours import Neighbours
 from picker.picking import Picking
 from picker.pool import WorkerPool
 from picker.readiness import Readiness
@@ -28,6 +31,7 @@ from picker.serving.server import Server
 from picker.settings import Settings
 from picker.underway import Underway
 from picker.workers.models import ModelLists
+from picker.workers.record import Record
 from picker.workers.registry import Registry
 from picker.workers.scrape import Scraper
 from stateplane.booking import NOTHING, Booking, Owner
@@ -43,14 +47,17 @@ class Parts(Protocol):
     models: ModelLists
     owner: Owner
     desk: Desk
+    eligibility: Eligibility
     index: PrefixIndex
     membership: Membership
+    neighbours: Neighbours
     objectives: Objectives
     picking: Picking
     peers: PeerSource
     plane: StatePlane
     predicted: Predicted
     pool: WorkerPool
+    protection: Protection | None
     readiness: Readiness
     reconciling: Reconciling
     registry: Registry
@@ -63,6 +70,8 @@ class Parts(Protocol):
     workers: WorkerSource
 
 
+SHOWN_MODELS = 16
+"""So many names of base models are shown per worker."""
 SHOWN_ADAPTERS = 64
 """So many adapters are shown per worker and source."""
 
@@ -92,18 +101,20 @@ class Status:
                 "requests_under_way": len(it.underway),
                 **it.readiness.shown(),
             },
-            "peers": sorted(str(getattr(peer, "address", peer)) for peer in it.membership.peers),
+            "peers": sorted(peer.address for peer in it.membership.peers),
             "members": [
                 {"name": member.owner.name, "incarnation": member.owner.incarnation,
                  "log": member.info.get("log") == "1", "digest": member.info.get("digest", ""),
                  "schema": member.info.get("schema", "")}
                 for member in it.desk.members
             ],
+            "peers_port": it.neighbours.port.shown(),
+            "settings_digest": it.membership.digest,
             "settings_differ": sorted(it.membership.differing),
             "plane": _plane(it.desk.status(), len(it.registry.names)),
             "events": {
                 "enabled": events.enabled,
-                "state": "off" if not events.enabled else "healthy" if events.connected else "away",
+                "state": events_state(it.subscriber),
                 "away_seconds": events.away_seconds,
                 "last_error": events.last_error,
                 "waiting": events.waiting,
@@ -115,6 +126,9 @@ class Status:
             "discovery": {"workers": _source(it.workers, self._clock()), "peers": _source(it.peers, self._clock()),
                           "objectives": it.objectives.status()},
             "criteria": _criteria(it.criteria),
+            "tenants": it.picking.tenants.status(),
+            "models_differ": it.registry.mixed,
+            "protection": None if it.protection is None else it.protection.status(),
             "adapters": {"known": len(it.registry.adapters), "forgotten": it.registry.adapters.forgotten},
             "workers": [self._worker(name, events.workers.get(name)) for name in it.registry.names],
         }  # fmt: skip
@@ -129,6 +143,7 @@ class Status:
             if report is None
             else {"running": report.running, "waiting": report.waiting, "kv_usage": report.kv_usage,
                   "asleep": report.asleep, "age_seconds": round(now - report.ended, 3)},
+            "models": _models(it.registry.record(name)),
             "adapters": _adapters(it.registry.held(name, now)),
             "unbooked": it.pool.unbooked(name, now)._asdict(),
             "drift_requests": it.reconciling.drift.get(name),
@@ -213,6 +228,8 @@ class Status:
             "scrapes": lambda: it.scraper.counts,
             "models": lambda: it.models.counts,
             "criteria": lambda: it.criteria.counts,
+            "eligibility": lambda: it.eligibility.counts,
+            "tenants": lambda: it.picking.tenants.counts,
             "workers": lambda: it.registry.counts,
             "underway": lambda: it.underway.counts,
             "reconciling": lambda: it.reconciling.counts,
@@ -222,8 +239,10 @@ class Status:
             "predicted": lambda: it.predicted.counts,
             **_event_counts(it.subscriber),
             **_object_counts(it),
+            **_protection_counts(it.protection),
             "discovery_workers": lambda: it.workers.counts,
             "discovery_peers": lambda: it.peers.counts,
+            "peers": lambda: it.neighbours.counts,
         }
 
 
@@ -231,6 +250,13 @@ def _source(source: WorkerSource | PeerSource, now: float) -> Mapping[str, Any]:
     """A source's own words, and how old they are; JSON knows no infinity."""
     age = source.age(now)
     return {**source.status(), "age_seconds": None if math.isinf(age) else round(age, 3)}
+
+
+def events_state(subscriber: Subscriber) -> str:
+    """How the connection to the KV events' server stands."""
+    if not subscriber.enabled:
+        return "off"
+    return "healthy" if subscriber.link.connected else "away"
 
 
 def _object_counts(parts: Parts) -> Mapping[str, Callable[[], object]]:
@@ -241,9 +267,15 @@ def _object_counts(parts: Parts) -> Mapping[str, Callable[[], object]]:
     )
 
 
+def _protection_counts(protection: Protection | None) -> Mapping[str, Callable[[], object]]:
+    """Counts of the admin port's protection, where there is any."""
+    return {} if protection is None else {"protection": lambda: protection.counts}
+
+
 def _plane(status: DeskStatus, workers: int) -> Mapping[str, Any]:
     """Without the members: they have a place of their own."""
     shown = {field.name: getattr(status, field.name) for field in fields(status) if field.name != "members"}
+    shown["version"] = {"epoch": status.version.epoch, "number": status.version.number}
     shown["rate_staleness"] = unseen_requests(status.rate, status.staleness)
     shown["atomic_pays_above"] = atomic_pays_above(workers) if workers > 1 else None
     return shown | {"state": str(status.state), "since_seconds": round(shown.pop("since"), 3)}
@@ -253,6 +285,12 @@ def _criteria(criteria: Criteria) -> list[Mapping[str, Any]]:
     """Each criterion, in the order in which they are asked."""
     counts = {field.name: getattr(criteria.counts, field.name) for field in fields(criteria.counts)}
     return [{"name": name} | {what: by[name] for what, by in counts.items()} for name in criteria.names]
+
+
+def _models(record: Record | None) -> list[str] | None:
+    """The base models that a worker lists; None: it lists none."""
+    models = None if record is None else record.models
+    return None if models is None else sorted(models.bases)[:SHOWN_MODELS]
 
 
 def _adapters(held: Held) -> Mapping[str, Any]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from discovery.backends import open_objects, open_peers, open_pool_workers, open_workers
+from discovery.backends import (
+    PEER_PORT,
+    open_objects,
+    open_peers,
+    open_pool_workers,
+    open_reviewer,
+    open_workers,
+)
 from discovery.kubernetes.objectives import read_objective
 from discovery.source import DiscoveryError, PeerSource, WorkerSource
+from picker.admin.protection import Protection
 from picker.core.criteria import Setup
 from picker.criteria import loading
 from picker.criteria.judging import Criteria
@@ -77,6 +85,7 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
             owner=owner,
             rules=rules_of(settings),
             timeout=plane.plane_timeout_seconds,
+            connect=plane.plane_connect_seconds,
             password_file=plane.plane_password_file,
             ca_file=plane.plane_ca_file,
             certificate_file=plane.plane_certificate_file,
@@ -93,6 +102,7 @@ def open_desk(settings: Settings, owner: Owner, *, clock: Callable[[], float]) -
         clock=clock,
         capacity=plane.plane_outbox,
         timeout=plane.plane_timeout_seconds,
+        connect=plane.plane_connect_seconds,
         budget=plane.atomic_budget_seconds,
         selects=plane.atomic_parallel,
     )
@@ -163,6 +173,32 @@ def open_objectives(settings: Settings) -> Objectives:
     return Objectives(objects, pool=pool.pool_name)
 
 
+def open_protection(settings: Settings, *, clock: Callable[[], float]) -> Protection | None:
+    """Who judges tokens for the admin port; None: nobody. Nothing is asked yet.
+
+    Raises:
+        SettingsError: there is no API server to ask.
+    """
+    if settings.admin.metrics_protection == "open":
+        return None
+    if not _has_server(settings):
+        raise SettingsError(
+            [
+                (
+                    "PICKER_METRICS_PROTECTION: kubernetes asks an API server, and outside a pod none is known; "
+                    "set PICKER_KUBECONFIG, or open"
+                )
+            ]
+        )
+    reviewer = open_reviewer(kubeconfig=settings.discovery.kubeconfig)
+    return Protection(reviewer, life=settings.admin.metrics_review_seconds, clock=clock)
+
+
+def _has_server(settings: Settings) -> bool:
+    """Whether an API server is known."""
+    return settings.discovery.kubeconfig is not None or bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
 def open_worker_source(settings: Settings) -> WorkerSource:
     """Where workers come from.
 
@@ -171,7 +207,7 @@ def open_worker_source(settings: Settings) -> WorkerSource:
     """
     pool, discovery = settings.pool, settings.discovery
     source = discovery.worker_source
-    reachable = discovery.kubeconfig is not None or bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+    reachable = _has_server(settings)
     if source == "file" or (not source and (discovery.workers_file is not None or not reachable)):
         if discovery.workers_file is None:
             raise SettingsError(
@@ -207,6 +243,7 @@ def open_peer_source(settings: Settings) -> PeerSource:
             static=discovery.peers,
             service=discovery.peer_service,
             namespace=settings.pool.pool_namespace,
+            port=settings.peers.peers_port or PEER_PORT,
             dns_server=discovery.dns_server,
             refresh_seconds=discovery.dns_refresh_seconds,
             kubeconfig=discovery.kubeconfig,

@@ -12,6 +12,7 @@ from typing import cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from stateplane.booking import Owner, Rules
+from stateplane.connecting import CONNECT_SECONDS
 from stateplane.errors import BackendUnknownError, PlaneRefusedError
 from stateplane.plane import StatePlane
 
@@ -46,6 +47,7 @@ def open_plane(
     owner: Owner,
     rules: Rules,
     timeout: float = 0.25,
+    connect: float = CONNECT_SECONDS,
     password_file: Path | None = None,
     ca_file: Path | None = None,
     certificate_file: Path | None = None,
@@ -53,9 +55,10 @@ def open_plane(
 ) -> StatePlane:
     """Make the plane that ``url`` names; nothing is connected before its ``start``.
 
-    ``timeout`` is the deadline of each call in seconds; all files are read at each connection. Those for TLS may also
-    stand in the URL, as ``?ca=FILE&certificate=FILE&key=FILE``, where they win. Raises BackendUnknownError for an
-    unknown scheme or a missing package, PlaneRefusedError for a URL that cannot be read.
+    ``timeout`` is the deadline of each call in seconds, ``connect`` that of making a connection, never less than a
+    call's: it goes on in the background when the call that wanted it has failed. All files are read at each connection.
+    Those for TLS may also stand in the URL, as ``?ca=FILE&certificate=FILE&key=FILE``, where they win. Raises
+    BackendUnknownError for an unknown scheme or a missing package, PlaneRefusedError for a URL that cannot be read.
     """
     scheme = scheme_of(url)
     module, package = BACKENDS[scheme]
@@ -76,7 +79,15 @@ def open_plane(
         ) from None
     if module != "stateplane.memory":
         url = _with_files(url, ca=ca_file, certificate=certificate_file, key=key_file)
-    return opener(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)
+    return opener(
+        url,
+        pool=pool,
+        owner=owner,
+        rules=rules,
+        timeout=timeout,
+        connect=max(connect, timeout),
+        password_file=password_file,
+    )
 
 
 def _with_files(url: str, **files: Path | None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from stateplane.booking import Amount, Booking, Cause, Outcome
 from stateplane.plane import StatePlane
@@ -89,3 +90,16 @@ class Release:
 
 
 Call = Book | Move | Adjust | Drain | Reclaim | Release
+
+
+@runtime_checkable
+class Together(Protocol):
+    """A plane that takes several operations in one write."""
+
+    async def together(self, calls: Sequence[Call]) -> Sequence[Outcome | Exception]:
+        """Make these calls: each one's outcome in their order, or the error that its own method would raise.
+
+        They are of different bookings. Each keeps the promises and the deadline of its own method, and none fails for
+        another's sake, unless the plane is lost for all of them.
+        """
+        ...

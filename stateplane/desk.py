@@ -16,6 +16,7 @@ import structlog
 from stateplane.booking import Amount, Booking, Candidate, Cause, Member, Owner, Rules, State, Terms, Version
 from stateplane.breaker import Health
 from stateplane.claims import Claims
+from stateplane.connecting import CONNECT_SECONDS
 from stateplane.hearing import Hearing
 from stateplane.line import Counts as LineCounts
 from stateplane.link import Link
@@ -96,6 +97,7 @@ class Desk:
         capacity: most bookings whose newest state waits for the plane.
         parallel: most calls in flight.
         timeout: deadline of a call in seconds.
+        connect: the same of joining, which takes a connection first.
         budget: deadline of an atomic choice in seconds.
         selects: most atomic choices asked for at one time.
     """
@@ -112,6 +114,7 @@ class Desk:
         capacity: int = 10_000,
         parallel: int = 64,
         timeout: float = 0.25,
+        connect: float = CONNECT_SECONDS,
         budget: float = 0.02,
         selects: int = 64,
         rng: random.Random | None = None,
@@ -128,7 +131,7 @@ class Desk:
         self._hearing = Hearing(self._table)
         self._link = Link(
             plane, self._table, rules=rules, info=info or {}, clock=clock,
-            parallel=parallel, timeout=timeout, rng=rng or random.Random(),
+            parallel=parallel, timeout=timeout, connect=connect, rng=rng or random.Random(),
         )  # fmt: skip
         self._rules = rules
         self._minted: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -50,12 +50,13 @@ class Line:
         self._clock = clock
         self._timeout = timeout
 
-    async def ask(self, call: Awaitable[T], *, patience: float = 1.0) -> T:
-        """Await a call, ``patience`` times the deadline at most. Raises StatePlaneError, ValueError for bad values."""
+    async def ask(self, call: Awaitable[T], *, longer: float = 0.0) -> T:
+        """Await a call, ``longer`` seconds beyond the deadline. Raises StatePlaneError, ValueError for bad values."""
         self.counts.calls += 1
         began = self._clock()
+        within = 2 * self._timeout + longer
         try:
-            async with asyncio.timeout(self._timeout * 2 * patience):
+            async with asyncio.timeout(within):
                 answer = await call
         except PlaneEpochError as error:
             self.counts.epochs += 1
@@ -69,11 +70,36 @@ class Line:
             raise
         except TimeoutError as error:
             self.counts.failed += 1
-            late = PlaneTimeoutError(f"no answer within {self._timeout * 2 * patience:g} s")
+            late = PlaneTimeoutError(f"no answer within {within:g} s")
             self.broke(late)
             raise late from error
         self._answered(began)
         return answer
+
+    async def ask_all(
+        self, calls: Awaitable[Sequence[T | Exception]], number: int
+    ) -> Sequence[T | Exception]:
+        """As `ask`, of several calls made together: gives what each was answered, or what `ask` would raise of it."""
+        self.counts.calls += number
+        began = self._clock()
+        within = 2 * self._timeout
+        try:
+            async with asyncio.timeout(within):
+                answers = await calls
+        except TimeoutError:
+            answers = [PlaneTimeoutError(f"no answer within {within:g} s")] * number
+        for answer in answers:
+            if isinstance(answer, PlaneEpochError):
+                self.counts.epochs += 1
+                log.debug("state plane is in another epoch", reason=str(answer))
+                self._answered(began)
+                self.epoch_over()
+            elif isinstance(answer, StatePlaneError):
+                self.counts.failed += 1
+                self.broke(answer)
+        if any(not isinstance(answer, StatePlaneError) for answer in answers):
+            self._answered(began)
+        return answers
 
     def broke(self, error: StatePlaneError) -> None:
         """A call or the feed failed."""

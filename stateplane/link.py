@@ -12,6 +12,7 @@ import structlog
 
 from stateplane.booking import Beat, Change, Gap, Member, Owner, Rebooked, Rules, Snapshot, Version
 from stateplane.breaker import Health
+from stateplane.connecting import CONNECT_SECONDS
 from stateplane.errors import StatePlaneError
 from stateplane.hearing import Hearing
 from stateplane.line import Line
@@ -27,6 +28,8 @@ RETURN_JITTER_SECONDS = 0.2
 """Replicas that all have to book again begin within this time of each other."""
 HOP_SECONDS = 0.05
 """A feed may take so long to bring what a heartbeat's answer told already; past it the view is behind."""
+PICTURE_SECONDS = 10.0
+"""For a whole picture of the plane, beside its connection; each piece of it has the deadline of a call."""
 CHANGES_AT_ONCE = 256
 """Changes folded before the event loop gets its turn."""
 
@@ -44,6 +47,7 @@ class Link:
         clock: Callable[[], float],
         parallel: int,
         timeout: float,
+        connect: float = CONNECT_SECONDS,
         rng: random.Random,
     ) -> None:
         self.info = dict(info)
@@ -58,6 +62,7 @@ class Link:
         self._rules = rules
         self._clock = clock
         self._timeout = timeout
+        self._connect = connect
         self._rng = rng
         self._epoch: int | None = None
         self._declared = False
@@ -163,8 +168,8 @@ class Link:
         """Become a member of the plane's epoch and fold the whole picture."""
         self._hearing.beating()
         try:
-            beat = await self.line.ask(self._plane.start(self.info), patience=2.0)
-            snapshot = await self.line.ask(self._plane.snapshot(), patience=4.0)
+            beat = await self.line.ask(self._plane.start(self.info), longer=self._connect + self._reaping)
+            snapshot = await self._picture()
         except StatePlaneError as error:
             log.debug("could not join the state plane", reason=str(error))
             return False
@@ -184,23 +189,36 @@ class Link:
             await self._declare()
         return self.joined
 
+    async def _picture(self) -> Snapshot:
+        return await self.line.ask(self._plane.snapshot(), longer=self._connect + PICTURE_SECONDS)
+
+    @property
+    def _reaping(self) -> float:
+        """Seconds for which a heartbeat may go on with what is due once it was heard."""
+        return self._rules.heartbeat / 2 + 2 * self._timeout
+
     async def _beats(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._nudge.clear()
+            began = loop.time()
             with suppress(StatePlaneError):
                 if self.joined:
                     await self._beat()
                 else:
                     await self._join()
             lost = self.away or not self.joined
-            pause = min(PROBE_SECONDS, self._rules.heartbeat) if lost else self._rules.heartbeat
+            if lost:
+                until = loop.time() + min(PROBE_SECONDS, self._rules.heartbeat) * self._rng.uniform(0.5, 1.0)
+            else:  # from beginning to beginning: the way to a far plane is no pause of ours
+                until = began + self._rules.heartbeat * self._rng.uniform(0.9, 1.0)
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause * self._rng.uniform(0.5 if lost else 0.9, 1.0)):
+                async with asyncio.timeout_at(until):
                     await self._nudge.wait()
 
     async def _beat(self) -> None:
         self._hearing.beating()
-        beat = await self.line.ask(self._plane.beat(self.info))
+        beat = await self.line.ask(self._plane.beat(self.info), longer=self._reaping)
         self.line.counts.beats += 1
         self._heard(beat)
         await self._declare()
@@ -289,7 +307,7 @@ class Link:
 
     async def _resync(self) -> None:
         with suppress(StatePlaneError):
-            snapshot = await self.line.ask(self._plane.snapshot(), patience=4.0)
+            snapshot = await self._picture()
             if snapshot.version.epoch == self._epoch:
                 self._fold(snapshot)
                 return

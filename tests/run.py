@@ -59,6 +59,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
     Stage("serving", 420, (pytest("tests/serving"),)),
     Stage("e2e", 960, (pytest("tests/e2e"),)),
+    Stage("kubernetes", 720, (pytest("tests/kubernetes"),)),
     Stage(
         "chaos",
         420,

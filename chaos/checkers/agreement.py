@@ -26,11 +26,11 @@ class ViewsAgree:
     def judge(self, story: Story) -> Finding:
         """Compares how long each view shows each booking, and the last looks as they are."""
         begin = story.healed + self.within + self.slack
-        if set(story.views) != set(story.header["replicas"]):
+        if not story.views or not set(story.members) <= set(story.views):
             return unknown(
                 self.name, f"only {', '.join(story.views) or 'none'} of the replicas showed a view"
             )
-        late = {name: [view for view in views if view.asked >= begin] for name, views in story.views.items()}
+        late = {name: [view for view in story.views[name] if view.asked >= begin] for name in story.members}
         if not all(late.values()):
             silent = ", ".join(name for name, views in late.items() if not views)
             return unknown(self.name, f"{silent} showed no view after the heal")

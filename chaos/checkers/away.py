@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
+from chaos.checkers import TRUTH
 from chaos.checkers.bookings import ENDING_SECONDS, owners_of
 from chaos.checkers.bounds import REBUILD_SECONDS, SLACK_SECONDS, VISIBLE_SECONDS
 from chaos.story import Carried, FaultLife, Story, View
@@ -20,6 +22,8 @@ class NeverEmpty:
 
     A view must know of what was carried before the fault, and of what its own replica picked since.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
 
     during: str
     """Kind of fault."""
@@ -67,6 +71,8 @@ def _known(each: Carried, view: View, fault: FaultLife, owners: Mapping[str, str
 @dataclass(frozen=True, slots=True)
 class SeenByAll:
     """Even while a fault is on, every view shows what engines carry within some seconds: the fault excuses nothing."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
 
     during: str
     """Kind of fault."""

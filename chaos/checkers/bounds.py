@@ -110,9 +110,7 @@ class Clock:
             if fault.begun > t:
                 continue
             span = _span(fault)
-            stops = touches_plane(fault, self._story, self._story.header["replicas"]) or touches_gateway(
-                fault
-            )
+            stops = touches_plane(fault, self._story, self._story.replicas) or touches_gateway(fault)
             if stops or fault.target == view.replica:
                 if span.covers(t):
                     return None

@@ -132,7 +132,7 @@ class Whole:
                 continue
             if fault.target in self.by:
                 return True
-            if fault.target.startswith("picker-") and self._held(fault.target, call, story):
+            if fault.target in story.replicas and self._held(fault.target, call, story):
                 return True
         return False
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from chaos.checkers import TRUTH
 from chaos.checkers.bookings import ENDING_SECONDS
 from chaos.checkers.bounds import SLACK_SECONDS, VISIBLE_SECONDS, Clock
 from chaos.story import Story, View
@@ -17,6 +19,8 @@ class AsManyBooked:
     Reports count requests and name none: where no log tells which of a dead replica's requests run on, a view may take
     one for another, and only their number is exact.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
 
     name: str = "as many requests are booked on each worker as it carries, in every view"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from chaos.checkers import TRUTH
 from chaos.policies import Errors, our_errors, policy_errors
 from chaos.story import Story
 from chaos.verdict import Finding, failed, passed, unknown
@@ -21,6 +22,8 @@ class BookingError:
     averaged over replicas, by the engines' own word; minus that of the same seed's fault-free run. Needs the twin
     ``fault_free``.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
 
     at_most_share: float = 0.1
     of: str = "stream-bound"
@@ -70,6 +73,8 @@ def _added(run: Errors, twin: Errors) -> float:
 class Balanced:
     """The busiest worker carries hardly more, over the mean, than with one replica. Needs the twin ``one_replica``."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
+
     within: float = 0.25
 
     @property
@@ -105,6 +110,8 @@ def max_over_mean(story: Story) -> float | None:
 @dataclass(frozen=True, slots=True)
 class NoPickOfTheGone:
     """A worker that left the pool is picked no more after some seconds."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
 
     seconds: float = 3.0
     """Time that replicas may take to learn of it."""

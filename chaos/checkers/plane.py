@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
+from chaos.checkers import AUDIT, TRUTH
 from chaos.checkers.bookings import ENDING_SECONDS
 from chaos.checkers.bounds import REBUILD_SECONDS, SLACK_SECONDS, VISIBLE_SECONDS, Clock
 from chaos.history import Record
@@ -22,6 +24,8 @@ class PlaneExact:
 
     Asked past the replicas when the scenario has played, load still running, and again when all is quiet.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({AUDIT})
 
     name: str = "the plane's own sums are the sums of the bookings that it holds"
 
@@ -88,6 +92,8 @@ class NothingForgotten:
 
     No time is exempt: a view keeps what it knew until it knows better.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({TRUTH})
 
     during: str
     """Kind of fault."""

@@ -107,8 +107,8 @@ class EventsHealthy:
 
     def judge(self, story: Story) -> Finding:
         """Looks at the last status of each."""
-        last = {name: states[-1].value for name, states in story.statuses.items()}
-        if set(last) != set(story.header["replicas"]):
+        last = {name: story.statuses[name][-1].value for name in story.members if name in story.statuses}
+        if set(last) != set(story.members):
             return unknown(self.name, f"only {', '.join(last) or 'none'} of the replicas showed a status")
         lines = [
             f"{name} says {page['events']}" for name, page in last.items() if page["events"] != "healthy"

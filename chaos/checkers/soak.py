@@ -25,16 +25,19 @@ class Flat:
     """Growth that is allowed."""
     least: float = 0.0
     """Growth below this is none, whatever its share."""
+    only: tuple[str, ...] = ()
+    """Replicas that it is asked of; empty: all of them."""
 
     @property
     def name(self) -> str:
         """What it demands."""
-        return f"{self.gauge} is flat within {self.share:.0%}"
+        whose = f" of {', '.join(self.only)}" if self.only else ""
+        return f"{self.gauge}{whose} is flat within {self.share:.0%}"
 
     def judge(self, story: Story) -> Finding:
         """Compares fifths of each replica's looks."""
         lines, grown = [], {}
-        for replica in story.header["replicas"]:
+        for replica in self.only or story.header["replicas"]:
             values = self._values(story.gauges.get(replica, ()))
             if len(values) < FEWEST_LOOKS:
                 return unknown(self.name, f"{len(values)} looks at {replica} are too few to tell")

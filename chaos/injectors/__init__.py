@@ -152,3 +152,4 @@ class Injection(Protocol):
 #   dns       stale empty nxdomain servfail silent, with ``dns=True``
 #   workers   leave(engine)         failover  failover(), with ``links=("*>plane",)`` and the plane on Redis
 #   consumer  slow_consumer()       poison    poison_events(engine)  poison_bodies(model=...)
+#   release   evict(replica)  rollout()  scale(by)  cordon(replica)  cut_off(replica), of a release in Kubernetes alone

@@ -106,7 +106,7 @@ class _Pair:
         await valkey_says(follower, f"REPLICAOF {host} {port}")
 
         async def level() -> bool:
-            told, wanted = await _replication(follower), await _replication(leader)
+            told, wanted = await replication_of(follower), await replication_of(leader)
             same = told.get("slave_repl_offset") == wanted.get("master_repl_offset")
             return told.get("master_link_status") == "up" and same
 
@@ -115,7 +115,7 @@ class _Pair:
     async def _promote(self, server: str) -> int:
         """It serves at the plane's address from now on. How many connections were cut."""
         await valkey_says(server, "REPLICAOF NO ONE")
-        if (await _replication(server)).get("role") != "master":
+        if (await replication_of(server)).get("role") != "master":
             raise InjectionError(f"{server} does not take over")
         cut = 0
         for wire in self._wires():
@@ -130,6 +130,7 @@ def _folder(running: Running) -> Path:
     return folder
 
 
-async def _replication(server: str) -> dict[str, str]:
+async def replication_of(server: str) -> dict[str, str]:
+    """What a Valkey says of whom it follows, and who follows it."""
     lines = await valkey_says(server, "INFO replication")
     return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from chaos.injectors import Fault, InjectionError, Phase, Running
+from chaos.injectors import Fault, InjectionError, Phase
+from discovery.kubernetes.api import ApiError
 from picker.sim.processes import ProcessError
 
 T = TypeVar("T")
@@ -18,9 +19,21 @@ PROOF_SECONDS = 15.0
 """How long a fault may take to be seen; parts of a cluster speak to each other at least every few seconds."""
 
 
+class Teller(Protocol):
+    """What a life needs of the place where it happens; every `chaos.injectors.Running` is one."""
+
+    def fault_id(self, kind: str, target: str) -> str:
+        """A fresh id for one life of a fault."""
+        ...
+
+    def tell(self, fault: Fault) -> None:
+        """Write one phase of a fault into the history."""
+        ...
+
+
 @asynccontextmanager
 async def life(
-    running: Running, *, kind: str, target: str, value: Evidence, act: Deed, heal: Deed
+    running: Teller, *, kind: str, target: str, value: Evidence, act: Deed, heal: Deed
 ) -> AsyncIterator[None]:
     """Enter: ``act``, which returns the proof of its effect. Leave: ``heal``, which returns the proof of its end.
 
@@ -48,7 +61,7 @@ async def _explained(deed: Deed, what: str) -> Evidence:
         return await deed()
     except InjectionError:
         raise
-    except (OSError, ProcessError, KeyError, ValueError, TimeoutError) as error:
+    except (OSError, ProcessError, ApiError, KeyError, ValueError, TimeoutError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
         raise InjectionError(f"{what}: {text}") from error
 

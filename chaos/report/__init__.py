@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -30,6 +31,15 @@ class Reported(Protocol):
     mutant: str
     begun: float
     results: list[Result]
+    target: Mapping[str, Any]
+    """What it was played on."""
+    not_played: Mapping[str, str]
+    """Scenarios of the suite that the target cannot play, with the reason."""
+
+    @property
+    def where(self) -> Sequence[str]:
+        """The options by which the same target is named again."""
+        ...
 
     @property
     def verdict(self) -> Verdict:
@@ -56,13 +66,22 @@ def verdict_of(session: Reported) -> dict[str, Any]:
         "seconds": round(time.time() - session.begun, 1),
         "machine": {"cores": os.cpu_count(), "system": platform.platform()},
         "versions": versions(),
+        "target": dict(session.target),
         "scenarios": [_scenario(result, session) for result in session.results],
+        "not_played": _not_played(session),
     }
+
+
+def _not_played(session: Reported) -> list[dict[str, str]]:
+    """Of a pool of the suite's own none: what needs a release in Kubernetes is no part of the suite there."""
+    if session.target["kind"] == "local":
+        return []
+    return [{"name": name, "why": why} for name, why in session.not_played.items()]
 
 
 def _scenario(result: Result, session: Reported) -> Mapping[str, Any]:
     spec = result.scenario
-    where = f"--plane {result.topology.plane}"
+    where = shlex.join(session.where) or f"--plane {result.topology.plane}"
     words = ["picker chaos run", f"--suite {session.suite}", f"--seed {result.seed}", where]
     return {
         "name": spec.name,

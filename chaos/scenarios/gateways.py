@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from chaos.checks import UNTOLD, always, answered, calls_made, fault_seen, in_flight, poison_refused, whole
+from chaos.checks import (
+    BOOKINGS,
+    UNTOLD,
+    always,
+    answered,
+    calls_made,
+    fault_seen,
+    in_flight,
+    poison_refused,
+    whole,
+)
 from chaos.injectors.links import half_open
 from chaos.injectors.poison import poison_bodies
 from chaos.injectors.process import freeze, restart
@@ -24,7 +34,7 @@ async def gateway_killed(run: Run) -> None:
         await run.hold(seconds=5)
     await run.settle(seconds=2)
     run.happened(fault_seen("restart", "envoy"), calls_made(at_least=60), in_flight("restart", at_least=5))
-    run.holds(answered(lost=80, around=8), whole(by=("envoy",)), *UNTOLD)
+    run.holds(answered(lost=80, around=8), whole(by=("envoy",)), *BOOKINGS)
 
 
 @scenario(load=OpenLoop(rate=10, long_share=0.2), budget=60)

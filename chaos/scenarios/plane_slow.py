@@ -11,10 +11,16 @@ from chaos.checks import (
     never_empty,
     seen_by_all,
 )
-from chaos.injectors.links import latency
+from chaos.injectors.links import latency, reset
+from chaos.load import OpenLoop
 from chaos.run import Run
 from chaos.scenario import scenario
 from chaos.scenarios.common import BRISK, WIRED, in_time
+from chaos.topology import Topology
+
+LONG_RUNNING = OpenLoop(rate=8, long_share=0.4, long_tokens=(300, 450), cancel_share=0)
+FAR = Topology(links=WIRED.links, settings={"PICKER_PLANE_TIMEOUT_SECONDS": "0.5"})
+"""A deadline that a round trip of 0.2 s keeps on a busy machine too; making a connection takes five of them."""
 
 
 @scenario(topology=WIRED, load=BRISK, budget=75)
@@ -26,6 +32,22 @@ async def picks_do_not_wait_for_a_plane_50_ms_away(run: Run) -> None:
     await run.settle(seconds=3)
     run.happened(fault_seen("latency", lasting=5), calls_made(at_least=80), in_flight("latency", at_least=3))
     run.holds(*ALWAYS, in_time("latency"), seen_by_all(during="latency"))
+
+
+@scenario(topology=FAR, load=LONG_RUNNING, budget=75)
+async def far_plane_lost_and_reached_again(run: Run) -> None:
+    """A plane 100 ms away each way whose connections are reset is reached again from there, and views keep up."""
+    await run.steady(seconds=3)
+    async with run.inject(latency("*>plane", seconds=0.1, ways="both"), reset("*>plane")):
+        await run.hold(seconds=9)
+    await run.settle(seconds=3)
+    run.happened(
+        fault_seen("latency", lasting=8),
+        fault_seen("reset"),
+        calls_made(at_least=100),
+        in_flight("reset", at_least=5),
+    )
+    run.holds(*ALWAYS, in_time("latency"), seen_by_all(during="latency", within=3))
 
 
 @scenario(topology=WIRED, load=BRISK, budget=75)

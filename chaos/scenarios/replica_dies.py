@@ -15,6 +15,7 @@ from chaos.topology import Topology
     suites=("smoke", "release"),
     budget=75,
     twins=("fault_free",),
+    needs=("kill",),
 )
 async def replica_killed_in_a_burst(run: Run) -> None:
     """A replica killed in a burst costs the picks it had in hand at most; its load counts while it runs, no longer."""
@@ -23,7 +24,7 @@ async def replica_killed_in_a_burst(run: Run) -> None:
         await run.hold(seconds=8)
     await run.settle(seconds=4)
     run.happened(fault_seen("kill"), calls_made(at_least=120), in_flight("kill", at_least=3, on="target"))
-    run.holds(*always(lost=3), booking_error(at_most_share=0.1))
+    run.holds(*always(lost=run.lost(3)), booking_error(at_most_share=0.1))
 
 
 @scenario(load=OpenLoop(rate=8, long_share=0.2, long_tokens=(300, 700)), suites=("release",), budget=75)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from chaos.checks import (
     ALWAYS,
     UNTOLD,
@@ -12,6 +14,7 @@ from chaos.checks import (
     schema_follows,
     whole,
 )
+from chaos.injectors.previous import previous, previous_build
 from chaos.injectors.process import kill, terminate
 from chaos.injectors.together import together
 from chaos.injectors.upgrade import upgrade
@@ -21,15 +24,16 @@ from chaos.scenario import scenario
 from chaos.topology import Topology
 
 
-@scenario(load=OpenLoop(rate=10, long_share=0.15), budget=110)
+@scenario(load=OpenLoop(rate=10, long_share=0.15), budget=110, needs=("terminate",))
 async def rolling_restart_under_load(run: Run) -> None:
     """Replicas that are ended one after the other in good order cost no request, and leave no load behind."""
+    replicas = run.replicas
     await run.steady(seconds=3)
-    for replica in run.replicas:
+    for replica in replicas:
         async with run.inject(terminate(replica)):
             await run.hold(seconds=0.5)
     await run.settle(seconds=3)
-    run.happened(*(fault_seen("terminate", replica) for replica in run.replicas), calls_made(at_least=100))
+    run.happened(*(fault_seen("terminate", replica) for replica in replicas), calls_made(at_least=100))
     run.holds(*ALWAYS)
 
 
@@ -54,17 +58,29 @@ async def scaled_from_three_to_five_to_two(run: Run) -> None:
 @scenario(
     topology=Topology(settings={"PICKER_WHY_KEEP": "9999"}),
     load=OpenLoop(rate=8, long_share=0.15),
-    budget=110,
+    budget=240,
 )
 async def upgraded_one_after_the_other(run: Run) -> None:
-    """Two versions stand side by side under load: each reads what the other writes, and nothing is lost on the way."""
+    """Two versions stand side by side under load: each reads what the other writes, and nothing is lost on the way.
+
+    The other version is this code with the next schema, for good. With ``--previous PATH`` it is the build there, which
+    takes the place of one replica after the other until it has all of them, and leaves it again.
+    """
+    earlier = previous_build()
     await run.steady(seconds=3)
-    for replica in run.replicas:
-        async with run.inject(upgrade(replica)):
-            await run.hold(seconds=1)
+    if earlier is None:
+        for replica in run.replicas:
+            async with run.inject(upgrade(replica)):
+                await run.hold(seconds=1)
+    else:
+        async with AsyncExitStack() as mixed:
+            for replica in run.replicas:
+                await mixed.enter_async_context(run.inject(previous(replica, earlier)))
+                await run.hold(seconds=1)
     await run.settle(seconds=4)
-    run.happened(*(fault_seen("upgrade", replica) for replica in run.replicas), calls_made(at_least=80))
-    run.holds(*ALWAYS, schema_follows(1, 2))
+    kind = "upgrade" if earlier is None else "previous"
+    run.happened(*(fault_seen(kind, replica) for replica in run.replicas), calls_made(at_least=80))
+    run.holds(*ALWAYS, *([schema_follows(1, 2)] if earlier is None else []))
 
 
 @scenario(load=OpenLoop(rate=8, conversations=6, long_share=0.2), budget=90)

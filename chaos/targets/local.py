@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from chaos.injectors import Fault, Names, Wire
+import structlog
+
+from chaos.audit import audit
+from chaos.injectors import Fault, Injection, Names, Wire
 from chaos.topology import Topology
 from picker.sim import programs
 from picker.sim.cluster import Cluster, Layout
 from picker.sim.processes import ProcessError
 
+log = structlog.get_logger(__name__)
+
 Tell = Callable[[Fault], None]
+OFFERS = frozenset({"local", "kill", "terminate"})
 START_TRIES = 2
+GIVEN_UP = "given-up.txt"
+"""In the folder of a pool: why it was not used again."""
 PEERS_NAME = "picker-peers.chaos.local"
 
 
@@ -34,6 +44,7 @@ def layout_of(topology: Topology, settings: Mapping[str, str]) -> Layout:
         fails_open=topology.fails_open,
         retries=topology.retries,
         access_log=topology.access_log,
+        sentinels=topology.sentinels,
     )
 
 
@@ -187,6 +198,65 @@ class Local:
         """Address of every engine: the worker's name in the pool."""
         return {worker.name: worker.address for worker in self.cluster.workers}
 
+    def truths(self) -> Mapping[str, str]:
+        """Where engines tell what they carry: at the same address."""
+        return self.engines()
+
+    @property
+    def model(self) -> str:
+        """The simulated engines'."""
+        return ""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """None: pages answer to loopback."""
+        return {}
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Everything but what only Kubernetes has."""
+        return OFFERS
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Nothing: all of it can be asked."""
+        return ()
+
+    @property
+    def same_clock(self) -> bool:
+        """One machine, one clock."""
+        return True
+
+    @property
+    def notice_seconds(self) -> float:
+        """The gateway asks replicas for their health once a second: checks allow for that."""
+        return 0.0
+
+    @property
+    def slack_seconds(self) -> float:
+        """Budgets were made for here."""
+        return 0.0
+
+    def words(self, injection: Injection) -> str:
+        """As it says itself."""
+        return injection.describe()
+
+    def enter(self, injection: Injection) -> AbstractAsyncContextManager[None]:
+        """Bring an injection about."""
+        return injection.into(self)
+
+    async def audit(self) -> Mapping[str, Any]:
+        """What the plane's server itself holds. Raises AuditError."""
+        return await audit(self.cluster)
+
+    def told(self) -> Mapping[str, Any]:
+        """That it is a pool of the suite's own."""
+        return {"kind": "local"}
+
+    def keep_logs(self) -> None:
+        """Keep the logs of all processes in the run's folder."""
+        self.cluster.keep_logs()
+
     def extproc(self, replica: str) -> str:
         """Where a replica speaks ext_proc."""
         places = {each.name: each.extproc for each in self.cluster.replicas}
@@ -227,12 +297,21 @@ async def started(make: Callable[[], Local]) -> Local:
         local = make()
         try:
             await local.start()
-        except ProcessError:
+        except ProcessError as error:
             if number == START_TRIES:
                 raise
+            given_up(local, f"it did not start: {error}")
         else:
             return local
     raise AssertionError("there is at least one try")
+
+
+def given_up(local: Local, reason: str) -> None:
+    """Tell that another pool takes the place of this one, and why; the reason is kept beside its logs."""
+    log.warning("pool given up, another takes its place", pool=local.folder.name, reason=reason)
+    with contextlib.suppress(OSError):
+        local.folder.mkdir(parents=True, exist_ok=True)
+        (local.folder / GIVEN_UP).write_text(f"{reason}\n", encoding="utf-8")
 
 
 async def open_wire(link: str, listen: str, upstream: str, *, speaks_nats: bool = False) -> Wire:

@@ -77,6 +77,18 @@ class Api:
         async with self._called(path, query, timeout) as response:
             return _object(await _whole(response))
 
+    async def post(self, path: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """
+        Send a JSON object and return the one that is answered.
+
+        Raises:
+            ApiError: there was none, or it says no.
+
+        """
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+        async with self._called(path, {}, timeout, entry) as response:
+            return _object(await _whole(response))
+
     async def lines(
         self, path: str, *, silent: float, **query: str | int
     ) -> AsyncGenerator[Mapping[str, Any], None]:
@@ -111,7 +123,11 @@ class Api:
 
     @asynccontextmanager
     async def _called(
-        self, path: str, query: Mapping[str, str | int], timeout: aiohttp.ClientTimeout
+        self,
+        path: str,
+        query: Mapping[str, str | int],
+        timeout: aiohttp.ClientTimeout,
+        entry: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """A good answer, to be read within; a session that got none is not used again."""
         session: _Session | None = None
@@ -119,9 +135,9 @@ class Api:
             session = await self._opened()
             session.calls += 1
             async with asyncio.timeout(CALL_SECONDS):
-                response = await _request(session.client, path, query, timeout)
+                response = await _request(session.client, path, query, timeout, entry)
             try:
-                if response.status != 200:
+                if response.status not in (200, 201):
                     raise ApiError(response.status, _message(await _whole(response)))
                 yield response
             finally:
@@ -158,16 +174,21 @@ def in_cluster(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 async def _request(
-    client: Any, path: str, query: Mapping[str, str | int], timeout: aiohttp.ClientTimeout
+    client: Any,
+    path: str,
+    query: Mapping[str, str | int],
+    timeout: aiohttp.ClientTimeout,
+    entry: Mapping[str, Any] | None,
 ) -> aiohttp.ClientResponse:
+    method = "GET" if entry is None else "POST"
     headers = {"Accept": "application/json", "User-Agent": "replicated-endpoint-picker"}
     try:
         auth = await client.configuration.auth_settings()
-        await client.update_params_for_auth(headers, [], list(auth), path, "GET", None)
+        await client.update_params_for_auth(headers, [], list(auth), path, method, entry)
     except Exception as error:
         raise OSError(f"no token: {error}") from error
     url = f"{client.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
-    answer = await client.call_api("GET", url, header_params=headers, _request_timeout=timeout)
+    answer = await client.call_api(method, url, header_params=headers, body=entry, _request_timeout=timeout)
     response: aiohttp.ClientResponse = answer.response
     return response
 

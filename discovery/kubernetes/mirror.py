@@ -14,19 +14,15 @@ import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_never, wait_random_exponential
 
 from discovery.kubernetes.api import Api, ApiError
-from discovery.source import Counts, Freshness
+from discovery.kubernetes.keeping import Kept, WatchCounts
+from discovery.kubernetes.listing import read_list
+from discovery.source import Freshness
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 State = Literal["starting", "watching", "away", "missing", "refused"]
 """``missing``: the server does not know the kind; ``refused``: it may not be read."""
-
-PAGE = 500
-"""Objects of one page."""
-MAX_OBJECTS = 20_000
-"""Most objects of one kind that are kept; a pool of so many pods is no pool of one picker."""
-MAX_NAME = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +39,6 @@ class Pace:
     """up to here."""
     missing: float = 30.0
     """Between two looks for a kind that the server does not know or does not let us read."""
-
-
-@dataclass(slots=True)
-class WatchCounts(Counts):
-    """What became of lists and watches, since the start. A look is a list or a watch."""
-
-    lists: int = 0
-    """Lists that were answered whole."""
-    events: int = 0
-    """Objects that watches told of."""
-    bookmarks: int = 0
-    expired: int = 0
-    """Times that the server no longer knew where we were: everything was listed anew."""
-    unusable: int = 0
-    """Objects that make no sense: what was last known of each stands."""
-    overflow: int = 0
-    """Objects beyond the most that are kept."""
 
 
 class Mirror(Generic[T]):
@@ -96,14 +75,11 @@ class Mirror(Generic[T]):
         """Why it is not watching; empty: it is, or has not begun."""
         self.listed = False
         """Whether everything was known once."""
-        self.unusable: dict[str, str] = {}
-        """What is wrong with objects that make no sense, by name."""
-        self._api, self._kinds, self._read, self._changed = api, tuple(kinds), read, changed
+        self._api, self._kinds, self._changed = api, tuple(kinds), changed
         self._pace = Pace() if pace is None else pace
         self._query = dict(query or {})
         self._clock, self._fresh = clock, Freshness()
-        self._objects: dict[str, T] = {}
-        self._names: set[str] = set()
+        self._kept = Kept(read, self.counts)
         self._version = ""
         self._expired = 0
         """Versions in a row that the server no longer knew."""
@@ -113,7 +89,7 @@ class Mirror(Generic[T]):
     @property
     def objects(self) -> Mapping[str, T]:
         """What is kept, by ``namespace/name``."""
-        return self._objects
+        return self._kept.objects
 
     def age(self, now: float) -> float:
         """Seconds since the server last confirmed what stands; infinite before it ever did."""
@@ -125,8 +101,8 @@ class Mirror(Generic[T]):
             "path": self._kinds[0],
             "state": self.state,
             "fault": self.fault or None,
-            "objects": len(self._objects),
-            "unusable": dict(sorted(self.unusable.items())[:16]),
+            "objects": len(self._kept.objects),
+            "unusable": dict(sorted(self._kept.unusable.items())[:16]),
         }
 
     async def run(self) -> None:
@@ -182,69 +158,15 @@ class Mirror(Generic[T]):
     # listing
 
     async def _list(self) -> None:
-        missing = ApiError(404, "the server does not know the kind")
-        for path in self._kinds:
-            if path != self._kinds[0] and not await self._served(path):
-                continue
-            try:
-                entries, version = await self._pages(path)
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                missing = error
-                continue
-            self._kinds = (path, *(other for other in self._kinds if other != path))
-            self._take_all(entries)
-            self._version = version
-            self._confirm()
-            self.counts.lists += 1
-            return
-        raise missing
-
-    async def _served(self, path: str) -> bool:
-        """Whether the server has this version of the kind; everybody may ask that, so that nobody is denied."""
-        group, _, plural = path.partition("/namespaces/")
-        try:
-            page = await self._api.get(group)
-        except ApiError as error:
-            if error.status in {403, 404}:
-                return False
-            raise
-        resources = page.get("resources")
-        return any(
-            isinstance(each, dict) and each.get("name") == plural.rpartition("/")[2]
-            for each in (resources if isinstance(resources, list) else ())
-        )
-
-    async def _pages(self, path: str) -> tuple[list[Mapping[str, Any]], str]:
-        entries: list[Mapping[str, Any]] = []
-        following = ""
-        while True:
-            more = {"continue": following} if following else {}
-            page = await self._api.get(path, limit=PAGE, **self._query, **more)
-            items, metadata = page.get("items") or [], page.get("metadata")
-            version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-            if not isinstance(items, list) or not isinstance(metadata, dict) or not isinstance(version, str):
-                raise ApiError(0, "a list without items and resourceVersion")
-            entries += (entry for entry in items if isinstance(entry, dict))
-            following = metadata.get("continue") or ""
-            if not following or len(entries) >= MAX_OBJECTS:
-                over = max(0, len(entries) - MAX_OBJECTS) + bool(following)
-                if over:
-                    self.counts.overflow += over
-                    log.error("more objects than are kept", path=path, most=MAX_OBJECTS)
-                return entries[:MAX_OBJECTS], version
-
-    def _take_all(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        before, first = dict(self._objects), not self.listed
-        named = {name: entry for entry in entries if (name := _name(entry))}
-        for name in self._names - named.keys():
-            self._drop(name)
-        for name, entry in named.items():
-            self._keep(name, entry)
-        self.listed = True
-        if first or before != self._objects:
+        listed = await read_list(self._api, self._kinds, self._query, self.counts)
+        self._kinds = (listed.path, *(other for other in self._kinds if other != listed.path))
+        changed = self._kept.replace(listed.entries)
+        first, self.listed = not self.listed, True
+        if first or changed:
             self._changed()
+        self._version = listed.version
+        self._confirm()
+        self.counts.lists += 1
 
     # watching
 
@@ -295,49 +217,11 @@ class Mirror(Generic[T]):
         self._expired = 0
         if kind == "BOOKMARK":
             self.counts.bookmarks += 1
-        elif kind in {"ADDED", "MODIFIED", "DELETED"}:
-            self._change(str(kind), entry)
+        elif kind in {"ADDED", "MODIFIED", "DELETED"} and self._kept.change(entry, deleted=kind == "DELETED"):
+            self._changed()
         self._version = version
         self._confirm()
         return True
-
-    def _change(self, kind: str, entry: Mapping[str, Any]) -> None:
-        self.counts.events += 1
-        name = _name(entry)
-        if not name:
-            self.counts.unusable += 1
-            return
-        before = self._objects.get(name)
-        if kind == "DELETED":
-            self._drop(name)
-        else:
-            self._keep(name, entry)
-        if before != self._objects.get(name):
-            self._changed()
-
-    def _keep(self, name: str, entry: Mapping[str, Any]) -> None:
-        if name not in self._names and len(self._names) >= MAX_OBJECTS:
-            self.counts.overflow += 1
-            return
-        self._names.add(name)
-        try:
-            kept = self._read(entry)
-        except ValueError as error:
-            self.counts.unusable += 1
-            if self.unusable.get(name) != str(error):
-                log.warning("object unusable, what was last known of it stands", name=name, reason=str(error))
-            self.unusable[name] = str(error)[:500]
-            return
-        self.unusable.pop(name, None)
-        if kept is None:
-            self._objects.pop(name, None)
-        else:
-            self._objects[name] = kept
-
-    def _drop(self, name: str) -> None:
-        self._names.discard(name)
-        self._objects.pop(name, None)
-        self.unusable.pop(name, None)
 
     def _expire(self) -> None:
         self.counts.expired += 1
@@ -349,18 +233,3 @@ class Mirror(Generic[T]):
 
     def _pause(self, times: int) -> float:
         return min(self._pace.longest, self._pace.first * 2.0 ** min(times, 10)) * random.random()
-
-
-def _name(entry: Mapping[str, Any]) -> str:
-    """``namespace/name``; empty where it has none, or one that no server gives."""
-    metadata = entry.get("metadata")
-    if not isinstance(metadata, dict):
-        return ""
-    name, namespace = metadata.get("name"), metadata.get("namespace") or ""
-    if (
-        not isinstance(name, str)
-        or not isinstance(namespace, str)
-        or not 0 < len(name) + len(namespace) < MAX_NAME
-    ):
-        return ""
-    return f"{namespace}/{name}" if name else ""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from discovery.kubernetes.api import Api
-from discovery.kubernetes.mirror import Mirror, Pace, WatchCounts
+from discovery.kubernetes.keeping import WatchCounts
+from discovery.kubernetes.mirror import Mirror, Pace
 from discovery.kubernetes.paths import OBJECTIVE, REWRITE, grouped
 
 T = TypeVar("T")

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from discovery.kubernetes.api import Api
 from discovery.kubernetes.imported import ImportedWorkers
-from discovery.kubernetes.mirror import WatchCounts
+from discovery.kubernetes.keeping import WatchCounts
 from discovery.kubernetes.objects import Objects
 from discovery.kubernetes.peers import SlicePeers
+from discovery.kubernetes.reviews import Reviews
 from discovery.kubernetes.workers import PoolWorkers
 
 T = TypeVar("T")
@@ -48,6 +49,11 @@ def objects(
 ) -> Objects[T]:
     """The objects of a kind."""
     return Objects(Api(kubeconfig), plural, namespace=namespace, read=read)
+
+
+def reviews(*, kubeconfig: Path | None) -> Reviews:
+    """Who knows tokens and rights."""
+    return Reviews(Api(kubeconfig))
 
 
 def _cluster(pool: str, namespace: str, kubeconfig: Path, counts: WatchCounts, context: str) -> PoolWorkers:

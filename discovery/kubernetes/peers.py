@@ -12,7 +12,8 @@ import structlog
 from discovery.found import Peer
 from discovery.kubernetes import paths
 from discovery.kubernetes.api import Api
-from discovery.kubernetes.mirror import Mirror, Pace, WatchCounts
+from discovery.kubernetes.keeping import WatchCounts
+from discovery.kubernetes.mirror import Mirror, Pace
 from discovery.kubernetes.slices import SERVICE, peers, read_slice, service_of
 from discovery.kubernetes.workers import changed, stop
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -13,7 +12,8 @@ import structlog
 from discovery.found import Endpoint
 from discovery.kubernetes import paths
 from discovery.kubernetes.api import Api
-from discovery.kubernetes.mirror import Mirror, Pace, WatchCounts
+from discovery.kubernetes.keeping import WatchCounts
+from discovery.kubernetes.mirror import Mirror, Pace
 from discovery.kubernetes.pods import Pod, endpoints, port_faults, read_pod
 from discovery.kubernetes.pools import Pool, read_pool
 
@@ -160,6 +160,5 @@ async def stop(tasks: Iterable[asyncio.Task[None]]) -> None:
     ending = list(tasks)
     for task in ending:
         task.cancel()
-    for task in ending:
-        with suppress(asyncio.CancelledError):
-            await task
+    # awaited one by one, our own cancellation would pass for theirs
+    await asyncio.gather(*ending, return_exceptions=True)

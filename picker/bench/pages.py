@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from picker.bench.decide.page import performance_page, performance_section
 from picker.bench.index.page import index_section
 from picker.bench.plane.page import plane_section
 from picker.bench.quality.page import quality_section
@@ -19,8 +20,8 @@ BENCHMARKS_HEADER = """# Benchmarks
 
 Made by `make docs` from `benchmarks/results/`. `picker bench NAME --json` measures anew: `index` (two minutes, 1 GB of
 memory), `quality --trace NAME` (some minutes for each trace), `plane` (a minute), `staleness` (ten minutes),
-`race` (half an hour). Without `--json` they print these tables. The machine was shared with other work while it was
-measured: CPU times and ratios say more than times.
+`race` (half an hour), `decide` (five minutes). Without `--json` they print these tables. The machine was shared with
+other work while it was measured: CPU times and ratios say more than times.
 
 """
 
@@ -33,6 +34,9 @@ def pages(results: Path) -> dict[str, str]:
     if race is not None:
         found["race.md"] = race_page(race)
         sections.append(race_section(race))
+    if (decide := _read(results / "decide.json")) is not None:
+        found["performance.md"] = performance_page(decide)
+        sections.append(performance_section(decide))
     if sections:
         found["benchmarks.md"] = BENCHMARKS_HEADER + "\n".join(sections)
     return found

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from picker.bench.timing import process_cpu_ns
 from picker.sim.processes import Children, Program
 from picker.sim.programs import free_addresses, nats, valkey
 
@@ -29,13 +30,7 @@ class Server:
 
     def cpu_ns(self) -> int:
         """CPU time that the server has taken since its start, in nanoseconds."""
-        total = 0
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            try:
-                total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
-            except FileNotFoundError:
-                continue
-        return total
+        return process_cpu_ns(self.pid)
 
     async def cpu_settled_ns(self) -> int:
         """The same once the server has gone back to sleep after its last answer."""

@@ -59,6 +59,30 @@ def _calibrate() -> int:
     return took
 
 
+def process_cpu_ns(pid: int) -> int:
+    """CPU time that another process's living threads have taken since their start, in nanoseconds.
+
+    Raises:
+        FileNotFoundError: there is no such process.
+    """
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended between two looks
+    return total
+
+
+def process_rss_bytes(pid: int) -> int:
+    """Memory of another process that is in use now.
+
+    Raises:
+        FileNotFoundError: there is no such process.
+    """
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
 def resident_bytes() -> int:
     """Memory of this process that is in use, garbage collected first."""
     gc.collect()

@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "up": "run a whole local cluster: Envoy, NATS, Valkey, replicas, simulated engines",
     "demo": "replay a real trace through a local cluster and say what the picker gained",
     "sim": "parts of the local world, one at a time",
+    "check": "probe a deployment end to end and say of each promise whether it is kept",
     "bench": "measure what the project promises, each number beside its budget",
     "chaos": "break a cluster on purpose and judge what it did: the release gate",
     "settings": "list every setting with its default",

@@ -8,6 +8,7 @@ import click
 
 BENCHES: dict[str, str] = {
     "index": "the prefix index: hash, match, apply, clear, growth, memory, and an oracle",
+    "decide": "what a decision costs a replica, beside other servers, KV events, held streams, a gateway",
     "quality": "published traces through simulated engines in virtual time, against other policies",
     "plane": "the state plane's operations beside the bare server, heartbeats, reaping",
     "staleness": "how late a view is, between real processes, beside a bare hop",

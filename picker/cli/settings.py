@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from picker.settings_table import markdown, rows
+from picker.settings.table import markdown, rows
 
 
 @click.command()

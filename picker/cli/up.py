@@ -77,7 +77,7 @@ def command(
     )
     try:
         cluster = Cluster(layout, say=_say, logs=logs, ports_file=ports_file)
-        asyncio.run(_run(cluster, seconds))
+        asyncio.run(_run(cluster, seconds, ports_file))
     except LayoutError as error:
         raise click.UsageError(str(error)) from None
     except (ProcessError, OSError) as error:
@@ -85,11 +85,11 @@ def command(
         sys.exit(1)
 
 
-async def _run(cluster: Cluster, seconds: float | None) -> None:
+async def _run(cluster: Cluster, seconds: float | None, ports_file: Path | None) -> None:
     async def work() -> None:
         async with cluster:
             try:
-                _describe(cluster)
+                _describe(cluster, ports_file)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(cluster.given_up(), seconds)
             finally:
@@ -103,7 +103,7 @@ def _say(line: str) -> None:
         click.echo(line)
 
 
-def _describe(cluster: Cluster) -> None:
+def _describe(cluster: Cluster, ports_file: Path | None) -> None:
     body = f'{{"model": "{MODEL}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
     lines = [
         f"gateway      {cluster.envoy_url}   (round robin, for comparison: {cluster.round_robin_url})",
@@ -115,6 +115,7 @@ def _describe(cluster: Cluster) -> None:
         "",
         "Try:",
         f"  curl -N {cluster.envoy_url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
+        *([] if ports_file is None else [f"  picker check --ports-file {ports_file}"]),
         "",
         "Ctrl-C stops everything.",
     ]

@@ -18,10 +18,13 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 SEED = 1337
 """Seed of blocks of the base model without a salt, and of every chaining step."""
+
+STRETCH = 32
+"""Blocks of one stretch that `Chains` remembers."""
 
 _U32 = 0xFFFF_FFFF
 _U64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -75,17 +78,66 @@ def extend_hashes(
     """
     if block_size < 1:
         raise ValueError(f"block size {block_size}: must be at least 1 token")
-    view = memoryview(_words(tokens)).cast("B")
-    width = 4 * block_size
-    end = len(view) - len(view) % width
+    data, width = _words(tokens).tobytes(), 4 * block_size
+    return _chained(parent, data, len(data) - len(data) % width, width, seed)
+
+
+def _chained(parent: int | None, data: bytes, end: int, width: int, seed: int) -> list[int]:
     digest, pack = xxh3_64_intdigest, _PAIR.pack
-    hashes: list[int] = []
-    last = parent
-    for start in range(0, end, width):
-        own = digest(view[start : start + width], seed)
-        last = own if last is None else digest(pack(last, own), SEED)
+    owns = [digest(data[start : start + width], seed) for start in range(0, end, width)]
+    if not owns:
+        return []
+    last = owns[0] if parent is None else digest(pack(parent, owns[0]), SEED)
+    hashes = [last]
+    for own in owns[1:]:
+        last = digest(pack(last, own), SEED)
         hashes.append(last)
     return hashes
+
+
+class Chains:
+    """`sequence_hashes` that remembers stretches of chains: what prompts begin with alike is hashed once.
+
+    A stretch is known by where it begins and by 128 bits of xxh3 over its tokens. Like the hashes themselves that is
+    not cryptographic: a made-up collision can misroute a request of the one who made it.
+
+    Args:
+        most: Most stretches that are remembered, of `STRETCH` blocks each; the oldest go first.
+    """
+
+    __slots__ = ("_known", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[tuple[int | None, int, int, int], list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def hashes(
+        self, tokens: Sequence[int] | array[int], block_size: int, *, lora: str = "", salt: str = ""
+    ) -> list[int]:
+        """As `sequence_hashes`."""
+        if block_size < 1:
+            raise ValueError(f"block size {block_size}: must be at least 1 token")
+        data, width, seed = _words(tokens).tobytes(), 4 * block_size, chain_seed(lora, salt)
+        end = len(data) - len(data) % width
+        hashes: list[int] = []
+        last: int | None = None
+        long = width * STRETCH
+        for start in range(0, end - long + 1, long):
+            stretch = data[start : start + long]
+            key = (last, seed, width, xxh3_128_intdigest(stretch))
+            known = self._known.get(key)
+            if known is None:
+                known = _chained(last, stretch, long, width, seed)
+                if len(self._known) >= self._most:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = known
+            hashes += known
+            last = known[-1]
+        done = len(hashes) * width
+        return hashes + _chained(last, data[done:end], end - done, width, seed) if done < end else hashes
 
 
 def block_hash(tokens: Sequence[int] | array[int], *, seed: int = SEED, media: Iterable[int] = ()) -> int:

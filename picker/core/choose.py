@@ -37,6 +37,11 @@ class Candidate(NamedTuple):
     barred: str = ""
     """Why it may not be chosen at all (asleep, not in the subset, ...); empty: it may."""
 
+    @property
+    def full(self) -> bool:
+        """Whether it is at its limit."""
+        return 0 < self.max_requests <= self.booked.requests
+
 
 class Surcharges:
     """What is added to workers' prices for one request, beside the terms of the price; in blocks."""
@@ -310,7 +315,7 @@ def _prices(
 
 
 def _full(candidate: Candidate) -> bool:
-    return 0 < candidate.max_requests <= candidate.booked.requests
+    return candidate.full
 
 
 def _left_out(candidate: Candidate) -> str:

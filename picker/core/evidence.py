@@ -47,7 +47,7 @@ class Draining(NamedTuple):
 
     id: str
     since: float
-    """When the draining was first seen here, in this replica's monotonic seconds."""
+    """When the draining was first seen here, in this replica's monotonic seconds: at a scrape's begin, or later."""
 
 
 @dataclass(slots=True)

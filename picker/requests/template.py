@@ -108,7 +108,9 @@ class Template:
     def __init__(self, source: str, special_tokens: Mapping[str, Any]) -> None:
         environment = _environment()
         self._template = environment.from_string(source)
-        self._special_tokens = dict(special_tokens)
+        self._template.globals = dict(self._template.globals)  # looked through for each conversation
+        self._standing = {**self._template.globals, **special_tokens}
+        """Variables of every conversation: the template language's own, and the model's special tokens."""
         self.walks_parts = _walks_parts(environment.parse(source))
         """Whether it walks over the parts of a message's content: then contents are given as lists of parts."""
 
@@ -139,7 +141,7 @@ class Template:
 
     def _text(self, messages: Sequence[JsonObject], chat: Chat, limit: int) -> str:
         variables = {
-            **self._special_tokens,
+            **self._standing,
             "messages": messages,
             "tools": [_tool(tool) for tool in chat.tools] if chat.tools else None,
             "documents": chat.documents,
@@ -149,7 +151,8 @@ class Template:
         variables.pop("continue_final_message", None)  # transformers keeps it from the template
         pieces: list[str] = []
         length = 0
-        for piece in self._template.generate(variables):
+        # as `generate` does it, but without copying the language's own variables through a chain of mappings
+        for piece in self._template.root_render_func(self._template.new_context(variables, shared=True)):
             length += len(piece)
             if length > limit:
                 raise RenderError(f"the rendered prompt has more than {limit} characters")

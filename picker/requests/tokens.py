@@ -1,6 +1,9 @@
 """
 Token ids within a budget: tokenizers loaded in the background, prompts tokenised beside the event loop.
 
+A prompt that is short, or known but for a little, is tokenised on the loop itself: handing it to a thread and back
+would cost more than that.
+
 Nothing here is ever an error to the client: what cannot be told in time is `Untold`, with the reason counted.
 """
 
@@ -33,6 +36,12 @@ MAX_TEXT = 4 * MAX_PIECE
 """Longest text of one request that is tokenised, in characters, all prompts together."""
 MAX_BEHIND = 65_536
 """Most ids that stand for what follows the known tokens of a conversation with media."""
+AT_ONCE_TEXT = 65_536
+"""Longest text, in characters, that is looked at on the loop: to render it and to find its pieces takes under 1 ms."""
+AT_ONCE_NEW = 1_024
+"""Most characters of it that may have to be encoded there: about 0.3 ms."""
+AT_ONCE_MESSAGES = 64
+"""Most messages of a conversation that is rendered there."""
 RETRY_SECONDS = 30.0
 """Between two tries to load a tokenizer whose files are missing or broken."""
 
@@ -52,6 +61,19 @@ class _Job:
         self.vocabulary = vocabulary
         self.first: Ids = array("I")
         """Leading ids of the first prompt, growing; the loop may read them at any moment."""
+
+
+class Begun:
+    """An ask whose token ids have to be waited for, and what was done for it already."""
+
+    __slots__ = ("ahead", "engine", "job", "spent", "work")
+
+    def __init__(self, *, engine: Engine | None = None, job: _Job | None = None) -> None:
+        self.engine = engine
+        self.job = job
+        self.work: Work | None = None if job is None else _guarded(job)
+        self.spent = self.ahead = 0
+        """Characters encoded, and those of the next step."""
 
 
 @dataclass(slots=True)
@@ -138,21 +160,24 @@ class Tokens:
             slices=[place.name for place in model.vocabulary.slices],
         )
 
-    async def ids(self, ask: Ask, budget: float | None = None) -> TokenIds | Untold:
+    async def ids(
+        self, ask: Ask, budget: float | None = None, begun: Begun | None = None
+    ) -> TokenIds | Untold:
         """
         The token ids of every prompt, or why there are none.
 
         Past ``budget`` (seconds; the setting's where None) it answers with the leading ids known by then, if any.
+        ``begun`` is what `known` said of this ask.
         """
-        answer = self._known(ask)
-        if answer is None:
-            answer = await self._found(ask, self._budget if budget is None else budget)
+        answer = self._told(ask) if begun is None else begun
+        if isinstance(answer, Begun):
+            answer = await self._found(ask, answer, self._budget if budget is None else budget)
         return self._counted(answer)
 
-    def known(self, ask: Ask) -> TokenIds | Untold | None:
-        """As `ids`, where nothing has to be waited for; else None, and nothing is counted."""
-        answer = self._known(ask)
-        return None if answer is None else self._counted(answer)
+    def known(self, ask: Ask) -> TokenIds | Untold | Begun:
+        """As `ids`, where nothing has to be waited for; else what `ids` takes up, and nothing is counted."""
+        answer = self._told(ask)
+        return answer if isinstance(answer, Begun) else self._counted(answer)
 
     def _counted(self, answer: TokenIds | Untold) -> TokenIds | Untold:
         counts = self._counts
@@ -165,7 +190,7 @@ class Tokens:
             counts.tokens += sum(map(len, answer.prompts))
         return answer
 
-    def _known(self, ask: Ask) -> TokenIds | Untold | None:
+    def _told(self, ask: Ask) -> TokenIds | Untold | Begun:
         prompts = ask.prompts
         if ask.unread is not None or not prompts:
             return _UNREAD
@@ -180,15 +205,17 @@ class Tokens:
             return _NO_TOKENIZER
         if isinstance(found, _Model) and found.vocabulary is None:
             return Untold(Why.LOADING if found.state == "loading" else Why.BROKEN)
-        return None
-
-    async def _found(self, ask: Ask, budget: float) -> TokenIds | Untold:
-        found = self._place(ask)
         if isinstance(found, Engine):
-            return await found.ids(ask, budget)
-        if found is None or found.vocabulary is None:
-            return Untold(Why.NO_TOKENIZER)
-        return await self._in_thread(_Job(ask, found.vocabulary), budget)
+            return Begun(engine=found)
+        assert found.vocabulary is not None, "told above"
+        begun = Begun(job=_Job(ask, found.vocabulary))
+        return (_at_once(begun) or begun) if _small(ask) else begun
+
+    async def _found(self, ask: Ask, begun: Begun, budget: float) -> TokenIds | Untold:
+        if begun.engine is not None:
+            return await begun.engine.ids(ask, budget)
+        assert begun.job is not None, "there is no third kind"
+        return await self._in_thread(begun, begun.job, budget)
 
     def _place(self, ask: Ask) -> _Model | Engine | None:
         places = self._by_model
@@ -197,8 +224,9 @@ class Tokens:
                 return places[name]
         return None
 
-    async def _in_thread(self, job: _Job, budget: float) -> TokenIds | Untold:
-        turn = self._turns.begin(_guarded(job), _size(job.ask))
+    async def _in_thread(self, begun: Begun, job: _Job, budget: float) -> TokenIds | Untold:
+        assert begun.work is not None, "a job has its work"
+        turn = self._turns.begin(begun.work, _size(job.ask), spent=begun.spent, ahead=begun.ahead)
         if turn is None:
             return Untold(Why.BUSY)
         future = asyncio.wrap_future(turn.future)
@@ -231,6 +259,37 @@ class Tokens:
         """Take no more asks; those in the queue are answered at once."""
         self._closed = True
         self._turns.close()
+
+
+def _small(ask: Ask) -> bool:
+    """Whether an ask may be looked at on the loop."""
+    if _size(ask) > AT_ONCE_TEXT or len(ask.prompts) > AT_ONCE_MESSAGES:
+        return False
+    for prompt in ask.prompts:
+        if isinstance(prompt, Chat) and (
+            len(prompt.messages) > AT_ONCE_MESSAGES
+            or prompt.tools
+            or prompt.documents
+            or prompt.arguments
+            or prompt.exact_until is not None
+        ):
+            return False
+    return True
+
+
+def _at_once(begun: Begun) -> TokenIds | Untold | None:
+    """Do the work as long as little is to be encoded; None where more is."""
+    work = begun.work
+    assert work is not None, "a job has its work"
+    try:
+        while True:
+            begun.ahead = next(work)
+            if begun.spent + begun.ahead > AT_ONCE_NEW:
+                return None
+            begun.spent += begun.ahead
+    except StopIteration as end:
+        told: TokenIds | Untold = end.value
+        return told
 
 
 def _guarded(job: _Job) -> Work:

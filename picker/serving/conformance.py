@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from picker.serving.effects import Decide, Effect, ResponseSeen, Send
 from picker.serving.exchange import Exchange
+from picker.serving.shown import Shown
 from picker.serving.wire.extproc_pb2 import HeaderValueOption, ProcessingRequest
 
 SELECTION_HEADER = "test-epp-endpoint-selection"
@@ -27,14 +28,11 @@ class ConformanceExchange(Exchange):
 
     __slots__ = ()
 
-    def receive(self, message: ProcessingRequest, now: float) -> list[Effect]:
+    def receive(self, message: Shown | ProcessingRequest, now: float) -> list[Effect]:
         """A message of the gateway."""
         effects = [_selected(effect) for effect in super().receive(message, now)]
         served = next((effect.response.served for effect in effects if isinstance(effect, ResponseSeen)), "")
-        if served:
-            for effect in effects:
-                _tell_served(effect, served)
-        return effects
+        return [_telling(effect, served) for effect in effects] if served else effects
 
     def expired(self, now: float) -> list[Effect]:
         """The deadline passed."""
@@ -56,8 +54,13 @@ def _selected(effect: Effect) -> Effect:
     return effect if selection is None else Decide(replace(effect.request, subset=selection))
 
 
-def _tell_served(effect: Effect, served: str) -> None:
-    if isinstance(effect, Send) and effect.message.HasField("response_headers"):
-        option = effect.message.response_headers.response.header_mutation.set_headers.add()
-        option.header.key, option.header.raw_value = SERVED_HEADER, served.encode()
-        option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+def _telling(effect: Effect, served: str) -> Effect:
+    if not isinstance(effect, Send):
+        return effect
+    message = effect.message
+    if not message.HasField("response_headers"):
+        return effect
+    option = message.response_headers.response.header_mutation.set_headers.add()
+    option.header.key, option.header.raw_value = SERVED_HEADER, served.encode()
+    option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    return Send(message.SerializeToString())

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from picker.serving.seam import End, HttpRequest, Responded
 from picker.serving.wire.extproc_pb2 import ProcessingResponse
+from stateplane.values import value
 
 
-@dataclass(frozen=True, slots=True)
 class Send:
     """Send this message to the gateway."""
 
-    message: ProcessingResponse
+    __match_args__ = ("message",)
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        """A ProcessingResponse as bytes."""
+
+    @property
+    def message(self) -> ProcessingResponse:
+        """The message, for those that want to look into it."""
+        return ProcessingResponse.FromString(self.data)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendBody:
-    """Send these bytes of a full duplex body to the gateway, in as many messages as they need (`replies.streamed`).
+    """Send these bytes of a full duplex body to the gateway, in as many messages as they need (`encoded.streamed`).
 
     The transport cuts them as it sends: a large body is then in memory once, not once more in its pieces.
     """
@@ -29,19 +37,19 @@ class SendBody:
     """Whether it is the response's body; else the request's."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decide:
     """Ask for a pick; its answer comes back through `Exchange.decided`."""
 
     request: HttpRequest
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Abandon:
     """Cancel the pick in progress: nobody waits for it any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResponseSeen:
     """Tell the picker that response headers came."""
 
@@ -49,14 +57,14 @@ class ResponseSeen:
     response: Responded
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BodySeen:
     """Tell the picker that the first piece of a response body came."""
 
     booking_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Over:
     """Tell the picker that the stream of this booking is over: exactly one for each pick."""
 
@@ -64,7 +72,7 @@ class Over:
     end: End
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Close:
     """End the stream with OK; nothing follows."""
 

@@ -15,16 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from picker.serving import refusals, replies
+from picker.serving import encoded, refusals
 from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Abandon, BodySeen, Close, Decide, Effect, Over, ResponseSeen, Send
 from picker.serving.modes import BodyMode
-from picker.serving.reading import HeadersTooLargeError, headers_of, responded
+from picker.serving.reading import responded
 from picker.serving.refusals import RefusedError
-from picker.serving.request_side import Awaiting, RequestSide, ends
+from picker.serving.request_side import Awaiting, RequestSide
 from picker.serving.response_side import AT_ONCE_SECONDS, Hold, ResponseSide
 from picker.serving.seam import End, Picked, Refused
+from picker.serving.shown import Shown, shown_of
 from picker.serving.wire.extproc_pb2 import ProcessingRequest
 
 __all__ = ["AT_ONCE_SECONDS", "Exchange", "Hold", "Limits"]
@@ -112,20 +113,22 @@ class Exchange:
 
     # -- what comes in ------------------------------------------------------------------------------------------
 
-    def receive(self, message: ProcessingRequest, now: float) -> list[Effect]:
+    def receive(self, message: Shown | ProcessingRequest, now: float) -> list[Effect]:
         """A message of the gateway."""
+        if not isinstance(message, Shown):
+            message = shown_of(message)
         if self._phase is _Phase.OVER or self._phase is _Phase.OBSERVING:
             return []
         self._messages += 1
         if self._messages > MAX_MESSAGES:
             self._counts.closed_flooded += 1
             return self._end(End.CLOSED_BY_US)
-        if self._phase is _Phase.NEW and message.observability_mode:
+        if self._phase is _Phase.NEW and message.observed:
             self._phase, self._deadline = _Phase.OBSERVING, now + self._limits.stream_timeout
             self._counts.observed += 1
             return []
-        kind = message.WhichOneof("request")
-        if kind is None:
+        kind = message.kind
+        if not kind:
             self._counts.unreadable += 1
             return self._give_up(refusals.OUT_OF_ORDER)
         if self._phase is _Phase.PASSING:
@@ -219,7 +222,7 @@ class Exchange:
 
     # -- the request --------------------------------------------------------------------------------------------
 
-    def _request_headers(self, message: ProcessingRequest, now: float) -> list[Effect]:
+    def _request_headers(self, message: Shown, now: float) -> list[Effect]:
         if self._phase is not _Phase.NEW:
             return self._unexpected()
         if self._refuse is not None:
@@ -227,7 +230,7 @@ class Exchange:
         request = self._request
         request.headers(message)
         self._response.told = request.told.response
-        if message.request_headers.end_of_stream:
+        if message.end:
             return self._decide(Awaiting.HEADERS, now)
         if request.ahead or request.mode is BodyMode.UNTOLD:
             wait = min(GUESS_SECONDS, self._limits.body_timeout)
@@ -240,17 +243,17 @@ class Exchange:
         self._phase, self._deadline = _Phase.BODY, now + wait
         return request.headers_passed() if request.mode.whole else []
 
-    def _request_body(self, message: ProcessingRequest, now: float) -> list[Effect]:
-        body, request = message.request_body, self._request
+    def _request_body(self, message: Shown, now: float) -> list[Effect]:
+        end, request = message.end, self._request
         if self._phase is _Phase.DECIDING:
-            request.owe(body.body, end=ends(body))
+            request.owe(message.body, end=end)
             return []
         if self._phase is _Phase.PASSING:
-            return request.passed(body)
+            return request.passed(message.body, end=end)
         if self._phase is not _Phase.BODY:
             return self._unexpected()
         if request.ahead:
-            kept, end = request.add_ahead(body), ends(body)
+            kept = request.add_ahead(message.body, end=end)
             if kept and not end:
                 return []
             self._counts.bodies_ahead += not kept
@@ -259,11 +262,11 @@ class Exchange:
             # a body before its headers were answered
             request.mode = BodyMode.FULL_DUPLEX_STREAMED
             self._deadline = now + self._limits.body_timeout
-        request.add(body.body)
+        request.add(message.body)
         if request.mode is not BodyMode.FULL_DUPLEX_STREAMED:
             # the one message with the whole body; its end of stream is missing where trailers follow
-            return self._decide(Awaiting.BODY, now, ended=ends(body))
-        return self._decide(Awaiting.DUPLEX, now) if ends(body) else []
+            return self._decide(Awaiting.BODY, now, ended=end)
+        return self._decide(Awaiting.DUPLEX, now) if end else []
 
     def _request_trailers(self, now: float) -> list[Effect]:
         request = self._request
@@ -301,7 +304,7 @@ class Exchange:
 
     # -- the response -------------------------------------------------------------------------------------------
 
-    def _response_message(self, kind: str, message: ProcessingRequest, now: float) -> list[Effect]:
+    def _response_message(self, kind: str, message: Shown, now: float) -> list[Effect]:
         effects: list[Effect] = []
         if self._phase is not _Phase.PASSING:
             # the gateway answers by itself, or shows us no request: nothing is booked
@@ -315,28 +318,23 @@ class Exchange:
         if kind == "response_body":
             return effects + self._response_body(message)
         effects += self._response.finish(self._response_mode())
-        return [*effects, Send(replies.response_trailers_passed()), *self._booking_over(End.PROVEN)]
+        return [*effects, Send(encoded.RESPONSE_TRAILERS_PASSED), *self._booking_over(End.PROVEN)]
 
-    def _response_headers(self, message: ProcessingRequest, now: float) -> list[Effect]:
+    def _response_headers(self, message: Shown, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        end = message.response_headers.end_of_stream
-        try:
-            headers = headers_of(message.response_headers.headers)
-        except HeadersTooLargeError:
-            headers = {}
-        response, unreached = responded(message, headers)
+        end, headers = message.end, message.headers or {}
+        response, unreached = responded(headers, message.attributes, message.served)
         if self._open_booking:
             effects.append(ResponseSeen(self._open_booking, response))
-        effects.append(Send(replies.response_headers_passed()))
+        effects.append(Send(encoded.RESPONSE_HEADERS_PASSED))
         if end or unreached:
             effects += self._booking_over(End.PROVEN)
         if not self._response.headers(response, headers, now, over=end or unreached, hold=self._hold):
             effects += self._end(End.CLOSED_BY_US)
         return effects
 
-    def _response_body(self, message: ProcessingRequest) -> list[Effect]:
-        body = message.response_body
-        data, end = body.body, ends(body)
+    def _response_body(self, message: Shown) -> list[Effect]:
+        data, end = message.body, message.end
         effects: list[Effect] = []
         if self._response.first_bytes(data) and self._open_booking:
             effects.append(BodySeen(self._open_booking))
@@ -381,7 +379,7 @@ class Exchange:
     def _refused(self, refusal: Refused) -> list[Effect]:
         self._counts.refused += 1
         abandon: list[Effect] = [Abandon()] if self._phase is _Phase.DECIDING else []
-        return [*abandon, Send(replies.refused(refusal)), *self._closed()]
+        return [*abandon, Send(encoded.refused(refusal)), *self._closed()]
 
     def _unexpected(self) -> list[Effect]:
         self._counts.out_of_order += 1

@@ -14,8 +14,9 @@ from picker.serving.guard import Guard
 from picker.serving.health import Health
 from picker.serving.http2.limits import Counts as Http2Counts
 from picker.serving.seam import Requests
-from picker.serving.tls import Allowed, Certificates
+from picker.serving.tls import Certificates
 from picker.settings import ServingSettings
+from picker.tls import Allowed
 
 METADATA_BYTES = 32 * 1024
 """Most bytes of the gRPC metadata of one stream; the headers of the HTTP request are a message, not metadata."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 import grpc
 import structlog
 
-from picker.serving import refusals, replies
+from picker.serving import encoded, refusals
 from picker.serving.counts import Counts
 from picker.serving.effects import (
     Abandon,
@@ -24,9 +24,9 @@ from picker.serving.effects import (
     SendBody,
 )
 from picker.serving.exchange import Exchange, Hold
-from picker.serving.messages import message_of
 from picker.serving.methods import PROCESS
 from picker.serving.seam import HttpRequest, Picked, Refused, Requests
+from picker.serving.shown import read
 from picker.serving.streams import CLOSE_SECONDS, WRITE_SECONDS, Streams
 from picker.settings import ServingSettings
 
@@ -153,7 +153,7 @@ class Stream:
     def _received(self, data: Any, now: float) -> list[Effect]:
         if data is grpc.aio.EOF:
             return self._exchange.half_closed(now)
-        return self._exchange.receive(message_of(data), now)
+        return self._exchange.receive(read(data), now)
 
     async def _perform(self, effects: list[Effect]) -> None:
         # what the picker has to know first: a write may be cut off
@@ -171,10 +171,10 @@ class Stream:
 
     async def _send(self, send: Send | SendBody) -> None:
         if isinstance(send, Send):
-            await self._context.write(send.message.SerializeToString())
+            await self._context.write(send.data)
             return
-        for message in replies.streamed(send.body, end=send.end, response=send.response):
-            await self._context.write(message.SerializeToString())
+        for data in encoded.streamed(send.body, end=send.end, response=send.response):
+            await self._context.write(data)
 
     def _tell(self, effects: list[Effect]) -> None:
         requests = self._owner.requests

@@ -8,7 +8,7 @@ import grpc
 import structlog
 
 from picker.serving.counts import Counts
-from picker.serving.tls import Allowed, names_shown
+from picker.tls import Allowed, names_shown
 
 log = structlog.get_logger(__name__)
 

@@ -7,8 +7,6 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Self
 
-from picker.serving.wire.extproc_pb2 import ProcessingRequest
-
 
 class BodyMode(IntEnum):
     """A body mode of ext_proc, numbered as on the wire; ``UNTOLD`` where the gateway did not name one."""
@@ -74,22 +72,16 @@ class Told:
 UNTOLD = Told()
 
 
-def modes_told(message: ProcessingRequest) -> Told:
-    """The modes as the first message of a stream names them.
+@lru_cache(maxsize=64)  # a gateway has few settings and names them on every stream
+def modes_told(modes: tuple[int, int, bool] | None) -> Told:
+    """The modes as the first message of a stream numbers them: request's, response's, and whether bodies come ahead.
 
     Raises:
         UnsupportedModeError: where one of them is none of ours.
     """
-    if not message.HasField("protocol_config"):
+    if modes is None:
         return UNTOLD
-    told = message.protocol_config
-    return _told(
-        told.request_body_mode, told.response_body_mode, told.send_body_without_waiting_for_header_response
-    )
-
-
-@lru_cache(maxsize=64)  # a gateway has few settings and names them on every stream
-def _told(request: int, response: int, ahead: bool) -> Told:
+    request, response, ahead = modes
     return Told(_mode(request), _mode(response), ahead)
 
 

@@ -26,7 +26,6 @@ _NO_WORKER = 0x2 | 0x20 | 0x80 | 0x100
 """Response flags of Envoy which say that no worker was reached: NoHealthyUpstream, UpstreamConnectionFailure,
 UpstreamOverflow, NoRouteFound."""
 
-# all of them start with "x-", which `control_headers` relies upon
 _CONTROL = frozenset(
     {
         "x-encoder-hosts-ports",
@@ -68,11 +67,6 @@ def headers_of(message: HeaderMap) -> dict[str, str]:
     }
 
 
-def control_headers(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The client's control headers, to be removed."""
-    return tuple([name for name in headers if name.startswith("x-") and is_control(name)])
-
-
 def declared_length(headers: Mapping[str, str]) -> int | None:
     """The body's length as ``content-length`` says it, None where it does not."""
     text = headers.get("content-length", "")
@@ -107,10 +101,14 @@ def attributes_of(message: ProcessingRequest) -> dict[str, str]:
     return {name: _text(value) for name, value in list(fields.items())[:64]}
 
 
-def responded(message: ProcessingRequest, headers: Mapping[str, str]) -> tuple[Responded, bool]:
-    """What response headers tell, and whether the gateway answered without reaching any worker."""
-    attributes = attributes_of(message)
-    served = _served(message) or attributes.get("upstream.address", "")
+def responded(
+    headers: Mapping[str, str], attributes: Mapping[str, str], served: str
+) -> tuple[Responded, bool]:
+    """What response headers tell, and whether the gateway answered without reaching any worker.
+
+    ``served`` is who served by the metadata; empty: it does not say.
+    """
+    served = served or attributes.get("upstream.address", "")
     attempts, flags = 1, 0
     if attributes:
         attempts = _number(attributes.get("upstream.request_attempt_count", "1"))
@@ -128,7 +126,8 @@ def responded(message: ProcessingRequest, headers: Mapping[str, str]) -> tuple[R
     return response, bool(flags & _NO_WORKER) and attempts <= 1
 
 
-def _served(message: ProcessingRequest) -> str:
+def served_of(message: ProcessingRequest) -> str:
+    """The endpoint that served by the gateway's metadata; empty where it does not say."""
     if not message.HasField("metadata_context"):
         return ""
     metadata = message.metadata_context.filter_metadata

@@ -5,25 +5,19 @@ Pure, and without a say in when the stream ends: `picker.serving.exchange` asks 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from picker.serving import refusals, replies
+from picker.serving import encoded, refusals
 from picker.serving.buffers import Body, Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Effect, Send, SendBody
 from picker.serving.modes import UNTOLD, BodyMode, Told, UnsupportedModeError, modes_told
-from picker.serving.reading import (
-    HeadersTooLargeError,
-    attributes_of,
-    control_headers,
-    declared_length,
-    headers_of,
-    subset_of,
-)
+from picker.serving.reading import declared_length
 from picker.serving.refusals import RefusedError
 from picker.serving.seam import HttpRequest, Picked
-from picker.serving.wire.extproc_pb2 import HttpBody, ProcessingRequest
+from picker.serving.shown import Shown
 
 if TYPE_CHECKING:
     from picker.serving.exchange import Limits
@@ -67,10 +61,10 @@ class RequestSide:
         self.told: Told = UNTOLD
         self._limits = limits
         self._counts = counts
-        self._headers: dict[str, str] = {}
+        self._headers: Mapping[str, str] = {}
         self._remove: tuple[str, ...] = ()
         self._subset: tuple[str, ...] | None = None
-        self._attributes: dict[str, str] = {}
+        self._attributes: Mapping[str, str] = {}
         self._body = Body(budget)
         self._pieces = 0
         self._awaiting = Awaiting.HEADERS
@@ -80,22 +74,22 @@ class RequestSide:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def headers(self, message: ProcessingRequest) -> None:
+    def headers(self, message: Shown) -> None:
         """Read the first message."""
-        try:
-            self._headers = headers_of(message.request_headers.headers)
-            self.told = modes_told(message)
-        except HeadersTooLargeError:
+        if message.headers is None:
             self._counts.refused_headers += 1
-            raise RefusedError(refusals.HEADERS_TOO_LARGE) from None
+            raise RefusedError(refusals.HEADERS_TOO_LARGE)
+        self._headers = message.headers
+        try:
+            self.told = modes_told(message.modes)
         except UnsupportedModeError as mode:
             self._counts.refused_mode += 1
             raise RefusedError(refusals.unsupported_mode(mode.number)) from None
         if self.mode is BodyMode.UNTOLD:
             self.mode = self.told.request
-        self._remove = control_headers(self._headers)
-        self._subset = subset_of(message)
-        self._attributes = attributes_of(message)
+        self._remove = message.control
+        self._subset = message.subset
+        self._attributes = message.attributes
 
     @property
     def ahead(self) -> bool:
@@ -117,10 +111,10 @@ class RequestSide:
         if not self._body.add(piece):
             raise self._no_memory()
 
-    def add_ahead(self, body: HttpBody) -> bool:
+    def add_ahead(self, piece: bytes, *, end: bool) -> bool:
         """Append a piece that came ahead, and owe its answer; False where no more of the body can be kept."""
-        self.owe(b"", end=ends(body))
-        if self._body.size + len(body.body) <= self._limits.max_body and self._body.add(body.body):
+        self.owe(b"", end=end)
+        if self._body.size + len(piece) <= self._limits.max_body and self._body.add(piece):
             return True
         self._body.forget()
         return False
@@ -197,17 +191,17 @@ class RequestSide:
         if self._awaiting is Awaiting.BODY:
             length = self.mode is BodyMode.BUFFERED and "content-length" in self._headers
             effects: list[Effect] = [
-                Send(replies.body_decided(picked, self._remove, body=body, length=length))
+                Send(encoded.body_decided(picked, self._remove, body=body, length=length))
             ]
         else:
-            effects = [Send(replies.headers_decided(picked, self._remove, override))]
+            effects = [Send(encoded.headers_decided(picked, self._remove, override))]
             if self._awaiting is not Awaiting.HEADERS:
                 effects += self._given_back()
         # a held stream lives long and needs none of this any more
         self._headers, self._remove, self._attributes = {}, (), {}
         owed, self._owed = self._owed, []
         for piece in owed:
-            effects += self.trailers_passed() if piece is None else self._passed(piece[0], end=piece[1])
+            effects += self.trailers_passed() if piece is None else self.passed(piece[0], end=piece[1])
         return effects
 
     def override(self, *, reads: bool) -> BodyMode | None:
@@ -237,24 +231,21 @@ class RequestSide:
 
     # -- passing ------------------------------------------------------------------------------------------------
 
-    def passed(self, body: HttpBody) -> list[Effect]:
-        """A piece of a body that nobody here waits for any more."""
-        return self._passed(body.body, end=ends(body))
-
     def headers_passed(self) -> list[Effect]:
         """The headers that a buffering gateway wants answered before it sends the body."""
-        return [Send(replies.headers_passed(self._remove))]
+        return [Send(encoded.headers_passed(self._remove))]
 
     def trailers_passed(self) -> list[Effect]:
         """Trailers that nobody here waits for."""
-        return [Send(replies.trailers_passed())]
+        return [Send(encoded.TRAILERS_PASSED)]
 
-    def _passed(self, piece: bytes, *, end: bool) -> list[Effect]:
+    def passed(self, piece: bytes, *, end: bool) -> list[Effect]:
+        """A piece of a body that nobody here waits for any more."""
         if self.mode is BodyMode.UNTOLD:
             # After a guess. Buffered bodies come whole; a duplex gateway's first piece does not end its body.
             self.mode = BodyMode.BUFFERED if end and piece else BodyMode.FULL_DUPLEX_STREAMED
         if self.mode is not BodyMode.FULL_DUPLEX_STREAMED:
-            return [Send(replies.body_passed())]
+            return [Send(encoded.BODY_PASSED)]
         return [SendBody(piece, end)] if piece or end else []
 
     # -- faults -------------------------------------------------------------------------------------------------
@@ -270,8 +261,3 @@ class RequestSide:
     def _no_memory(self) -> RefusedError:
         self._counts.refused_memory += 1
         return RefusedError(refusals.MEMORY_FULL)
-
-
-def ends(body: HttpBody) -> bool:
-    """Whether a piece is its body's last one."""
-    return body.end_of_stream or body.end_of_stream_without_message

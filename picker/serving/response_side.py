@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from picker.serving import replies
+from picker.serving import encoded
 from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Effect, Send, SendBody
@@ -119,9 +119,9 @@ class ResponseSide:
         if mode is BodyMode.FULL_DUPLEX_STREAMED:
             return [SendBody(changed, end, response=True)] if changed or end else []
         if changed is data or changed == data:
-            return [Send(replies.response_body_passed())]
+            return [Send(encoded.RESPONSE_BODY_PASSED)]
         length = mode is BodyMode.BUFFERED and self._declared
-        return [Send(replies.response_body_changed(changed, length=length))]
+        return [Send(encoded.response_body_changed(changed, length=length))]
 
     def finish(self, mode: BodyMode) -> list[Effect]:
         """No piece follows, though none ended the body: what was held back goes on where it still can."""

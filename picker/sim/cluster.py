@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import shutil
 import signal
 import tempfile
@@ -33,6 +34,8 @@ Environment = Callable[[str], Mapping[str, str]]
 """A child's name -> environment variables that it gets besides its own; they win."""
 
 BLOCK_SIZE = 16
+STANDBYS, SENTINELS = 2, 3
+"""Once one standby has taken over, another still follows; two sentinels of three agree on that."""
 
 
 class LayoutError(Exception):
@@ -65,6 +68,8 @@ class Layout:
     """Tries of the gateway after the first one, without fallbacks, on resets, failed connections and 5xx."""
     access_log: bool = True
     """Whether the gateway's access log reaches the replicas."""
+    sentinels: bool = False
+    """Whether three sentinels watch the plane's Valkey, which two others follow, and name it to the replicas."""
 
     def check(self) -> None:
         """Raise LayoutError for a cluster that could not start."""
@@ -74,6 +79,8 @@ class Layout:
             raise LayoutError(
                 "--plane nats cannot choose and book in one step; use --plane redis, or --sync eventual"
             )
+        if self.sentinels and self.plane != "redis":
+            raise LayoutError(f"sentinels watch a Valkey; --plane {self.plane} has none")
         if self.plane == "memory" and self.replicas > 1:
             raise LayoutError(
                 f"--plane memory is seen by one process only, so not by {self.replicas} replicas;"
@@ -86,7 +93,7 @@ class Cluster:
 
     A child that dies without having been asked to is started again on its ports two seconds later; ``given_up()``
     raises once one keeps dying. Children are named ``nats``, ``valkey``, ``envoy``, ``picker-N``, ``engine-N`` and
-    ``bridge-N``.
+    ``bridge-N``; with sentinels, ``valkey-N`` and ``sentinel-N`` besides.
 
     Whoever wants to stand between two parts gives ``reach``; it is asked for each ``picker-N`` to ``plane`` and
     ``nats``, ``bridge-N`` to ``nats``, and ``envoy`` to ``picker-N``. An engine's address is its name in the pool, so
@@ -114,11 +121,17 @@ class Cluster:
         self.folder = logs or Path(tempfile.mkdtemp(prefix="picker-up-"))
         self._children: Children | None = None
         layout = self.layout
-        addresses = programs.free_addresses(5 + 3 * layout.replicas + 4 * layout.workers)
+        addresses = programs.free_addresses(5 + 4 * layout.replicas + 4 * layout.workers)
         self.nats, self.valkey = next(addresses), next(addresses)
         self.envoy, self.round_robin, self.envoy_admin = next(addresses), next(addresses), next(addresses)
-        self.replicas: list[Replica] = programs.replicas_at(addresses, layout.replicas)
+        replicas = programs.replicas_at(addresses, layout.replicas)
+        self.replicas: list[Replica] = programs.answering_peers(replicas, addresses)
         self.workers: list[Worker] = programs.workers_at(addresses, layout.workers)
+        spare = programs.free_addresses(STANDBYS + SENTINELS) if layout.sentinels else iter(())
+        found = list(spare)
+        self.standbys, self.sentinels = found[:STANDBYS], found[STANDBYS:]
+        self.primary = self.valkey
+        """The Valkey that keeps the bookings: another one once sentinels have failed over."""
 
     @property
     def envoy_url(self) -> str:
@@ -138,9 +151,11 @@ class Cluster:
     @property
     def plane_address(self) -> str:
         """``host:port`` of the server that keeps the bookings; empty for the memory plane."""
-        return {"redis": self.valkey, "nats": self.nats, "memory": ""}[self.layout.plane]
+        return {"redis": self.primary, "nats": self.nats, "memory": ""}[self.layout.plane]
 
     def _plane_url(self, address: str) -> str:
+        if self.sentinels:
+            return f"redis+sentinel://{','.join(self.sentinels)}/{programs.PRIMARY}"
         if self.layout.plane == "redis":
             return f"redis://{address}"
         # like Valkey here, it loses everything when it is started again
@@ -160,6 +175,11 @@ class Cluster:
     def workers_file(self) -> Path:
         """The file of workers that the replicas watch."""
         return self.folder / "workers.json"
+
+    @property
+    def peers_secret_file(self) -> Path:
+        """The secret by which replicas answer one another; fresh in each cluster."""
+        return self.folder / "peers-secret"
 
     @property
     def children(self) -> Children:
@@ -188,6 +208,9 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._ports_file:
             self._ports_file.unlink(missing_ok=True)
+        self.peers_secret_file.unlink(missing_ok=True)
+        self.peers_secret_file.touch(mode=0o600)
+        self.peers_secret_file.write_text(secrets.token_hex(32))
         self._children = Children(self.folder, say=self._say)
         try:
             await self._start_all(self._children)
@@ -207,6 +230,7 @@ class Cluster:
         self._say(f"starting {', '.join(each.name for each in servers)} and {len(self.workers)} engines")
         engines = [programs.engine(worker, self.layout.engine_options) for worker in self.workers]
         await _together(children.start(self._surrounded(each)) for each in (*servers, *engines))
+        await _together(children.start(self._surrounded(each)) for each in self._watch())
         self._say(f"starting {len(self.workers)} bridges and {len(self.replicas)} replicas")
         self.set_workers([worker.address for worker in self.workers])
         bridges = [
@@ -305,6 +329,7 @@ class Cluster:
                     "extproc": replica.extproc,
                     "health": replica.health,
                     "admin": replica.admin,
+                    "peers": replica.peers,
                     "pid": pid(replica.name),
                 }
                 for replica in self.replicas
@@ -315,6 +340,7 @@ class Cluster:
             ],
             "plane": {"url": self.plane_url, "pid": pid(self.plane_server)},
             "nats": {"url": self.nats_url, "pid": pid("nats")},
+            "peers_secret_file": str(self.peers_secret_file.absolute()),
         }
 
     def _pid(self, name: str) -> int | None:
@@ -339,6 +365,19 @@ class Cluster:
                 await asyncio.sleep(0.1)
         raise ProcessError(f"Envoy sees {seen} healthy replicas instead of {replicas} after {seconds:g} s")
 
+    def _watch(self) -> list[Program]:
+        """Who follows the plane's Valkey, and who watches it."""
+        of, folder, quorum = self.valkey, self.folder, SENTINELS // 2 + 1
+        standbys = [
+            programs.valkey_replica(f"valkey-{number}", address, folder, primary=of)
+            for number, address in enumerate(self.standbys, 1)
+        ]
+        sentinels = [
+            programs.sentinel(f"sentinel-{number}", address, folder, primary=of, quorum=quorum)
+            for number, address in enumerate(self.sentinels)
+        ]
+        return [*standbys, *sentinels]
+
     def _surrounded(self, program: Program) -> Program:
         more = self._environment(program.name)
         return replace(program, environment={**program.environment, **more}) if more else program
@@ -358,6 +397,7 @@ class Cluster:
             nats_url=f"nats://{self._reach(replica.name, 'nats', self.nats)}",
             workers_file=self.workers_file,
             settings={**settings, **self.layout.settings},
+            peers_secret_file=self.peers_secret_file,
         )
 
 

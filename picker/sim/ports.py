@@ -36,7 +36,7 @@ class Ports:
     def replicas(self) -> list[Replica]:
         """Where the replicas listen."""
         return [
-            Replica(each["name"], each["extproc"], each["health"], each["admin"])
+            Replica(each["name"], each["extproc"], each["health"], each["admin"], each.get("peers", ""))
             for each in self.page["replicas"]
         ]
 
@@ -44,6 +44,12 @@ class Ports:
     def workers(self) -> list[Worker]:
         """Where the engines listen; how their events travel is not told."""
         return [Worker(each["name"], each["address"], "", "", "", "") for each in self.page["workers"]]
+
+    @property
+    def peers_secret_file(self) -> Path | None:
+        """The secret that the replicas share; None where the file does not say."""
+        named = self.page.get("peers_secret_file")
+        return Path(named) if isinstance(named, str) else None
 
     def pids(self) -> dict[str, int]:
         """Process id by name: replicas and workers under theirs, ``plane``, ``nats``."""

@@ -14,6 +14,8 @@ from picker.sim.model import DIRECTORY, MODEL
 from picker.sim.processes import Program, accepts, answers, free_ports
 
 HOST = "127.0.0.1"
+PRIMARY = "plane"
+"""What sentinels call the plane's server."""
 POOL_NAMESPACE, POOL_NAME = "local", "demo"
 _PICKER = (sys.executable, "-m", "picker")
 _PLAIN = {"PYTHONUNBUFFERED": "1"}
@@ -28,6 +30,8 @@ class Replica:
     extproc: str
     health: str
     admin: str
+    peers: str = ""
+    """Where it answers other replicas; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,28 @@ def valkey(address: str, folder: Path) -> Program:
     host, _, port = address.rpartition(":")
     argv = (str(get_valkey_path()), "--bind", host, "--port", port, "--save", "", "--appendonly", "no")
     return Program("valkey", (*argv, "--dir", str(folder)), accepts(address))
+
+
+def valkey_replica(name: str, address: str, folder: Path, *, primary: str) -> Program:
+    """A Valkey server that follows another one."""
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    of = primary.rpartition(":")
+    program = valkey(address, place)
+    return replace(program, name=name, argv=(*program.argv, "--replicaof", of[0], of[2]))
+
+
+def sentinel(name: str, address: str, folder: Path, *, primary: str, quorum: int) -> Program:
+    """A sentinel that watches that server as `PRIMARY`; what follows it, and other sentinels, it finds by itself."""
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    (host, _, port), of = address.rpartition(":"), primary.rpartition(":")
+    config = place / "sentinel.conf"
+    config.write_text(
+        f"bind {host}\nport {port}\ndir {place}\nsentinel monitor {PRIMARY} {of[0]} {of[2]} {quorum}\n"
+        f"sentinel down-after-milliseconds {PRIMARY} 1000\nsentinel failover-timeout {PRIMARY} 6000\n"
+    )
+    return Program(name, (str(get_valkey_path()), str(config), "--sentinel"), accepts(address))
 
 
 def envoy(config: Path, admin: str) -> Program:
@@ -107,6 +133,7 @@ def replica(
     nats_url: str,
     workers_file: Path,
     settings: Mapping[str, str],
+    peers_secret_file: Path | None = None,
 ) -> Program:
     """One replica of the picker; ``settings`` are further ``PICKER_*`` variables and win."""
     host, _, grpc_port = me.extproc.rpartition(":")
@@ -114,8 +141,9 @@ def replica(
         **_PLAIN,
         **_POOL,
         "PICKER_REPLICA_NAME": me.name,
-        "PICKER_REPLICA_ADDRESS": me.extproc,
-        "PICKER_PEERS": ",".join(peer.extproc for peer in peers),
+        "PICKER_REPLICA_ADDRESS": me.peers or me.extproc,
+        "PICKER_PEERS": ",".join(peer.peers or peer.extproc for peer in peers),
+        **_peers_port(me, peers_secret_file),
         "PICKER_GRPC_HOST": host,
         "PICKER_GRPC_PORT": grpc_port,
         "PICKER_GRPC_HEALTH_PORT": me.health.rpartition(":")[2],
@@ -136,6 +164,14 @@ def replica(
     return Program(me.name, (*_PICKER, "serve"), ready, environment)
 
 
+def _peers_port(me: Replica, secret_file: Path | None) -> Mapping[str, str]:
+    if not me.peers:
+        return {}
+    host, _, port = me.peers.rpartition(":")
+    secret = {} if secret_file is None else {"PICKER_PEERS_SECRET_FILE": str(secret_file)}
+    return {"PICKER_PEERS_HOST": host, "PICKER_PEERS_PORT": port, **secret}
+
+
 def free_addresses(count: int) -> Iterator[str]:
     """So many different ``host:port`` of loopback that are free now."""
     return iter([f"{HOST}:{port}" for port in free_ports(count)])
@@ -144,6 +180,11 @@ def free_addresses(count: int) -> Iterator[str]:
 def replicas_at(addresses: Iterator[str], count: int) -> list[Replica]:
     """Name that many replicas; each takes three addresses."""
     return [Replica(f"picker-{n}", next(addresses), next(addresses), next(addresses)) for n in range(count)]
+
+
+def answering_peers(replicas: Sequence[Replica], addresses: Iterator[str]) -> list[Replica]:
+    """The same replicas, each with an address of its own for its peers."""
+    return [replace(each, peers=next(addresses)) for each in replicas]
 
 
 def workers_at(addresses: Iterator[str], count: int) -> list[Worker]:

@@ -18,6 +18,7 @@ import structlog
 
 from picker.settings import WorkerSettings
 from picker.workers.adapters import NoModels, read_models
+from picker.workers.pages import PageError, fetch, session_for
 from picker.workers.registry import Registry
 
 log = structlog.get_logger(__name__)
@@ -45,12 +46,6 @@ class Counts:
     """Answers other than 200, of engines that want a key for example."""
     unreadable: int = 0
     """Answers that are no list of models, or too large."""
-
-
-class _ListError(Exception):
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class ModelLists:
@@ -81,13 +76,8 @@ class ModelLists:
         if not every:
             await asyncio.Event().wait()
         connector = aiohttp.TCPConnector(limit=PARALLEL, force_close=True)
-        async with aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=self._settings.scrape_timeout_seconds),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            headers={"Accept-Encoding": "identity", "Accept": "application/json"},
-        ) as session:
+        seconds = self._settings.scrape_timeout_seconds
+        async with session_for("application/json", seconds=seconds, connector=connector) as session:
             due = self._clock()
             while True:
                 whole = self._clock() >= due
@@ -123,11 +113,12 @@ class ModelLists:
                 return
             self.counts.asked += 1
             try:
-                models = read_models(await self._fetch(session, address))
+                url = f"{self._settings.metrics_scheme}://{address}{PATH}"
+                models = read_models(await fetch(session, url, most=MAX_BYTES))
             except NoModels as error:
                 self._fail(address, "unreadable", str(error))
-            except _ListError as error:
-                self._fail(address, error.kind, str(error))
+            except PageError as error:
+                self._fail(address, "refused" if error.kind == "refused" else "unreadable", str(error))
             except (aiohttp.ClientError, OSError, ValueError) as error:  # OSError: a timeout too
                 self._fail(address, "failed", f"{type(error).__name__}: {error}"[:200])
             else:
@@ -141,19 +132,3 @@ class ModelLists:
         log.debug("worker does not list its models", worker=address, reason=reason)
         if failures == KEPT:
             self._registry.listed(address, None)
-
-    async def _fetch(self, session: aiohttp.ClientSession, address: str) -> bytes:
-        url = f"{self._settings.metrics_scheme}://{address}{PATH}"
-        async with session.get(url, allow_redirects=False) as response:
-            if response.status != 200:
-                raise _ListError("refused", f"it answered {response.status}")
-            encoding = response.headers.get("Content-Encoding", "identity").lower()
-            if encoding != "identity":
-                raise _ListError("refused", f"it answered in {encoding[:20]!r}, which was not asked for")
-            page = bytearray()
-            async for chunk in response.content.iter_any():
-                page += chunk
-                if len(page) > MAX_BYTES:
-                    response.close()
-                    raise _ListError("unreadable", f"its list is larger than {MAX_BYTES} bytes")
-            return bytes(page)

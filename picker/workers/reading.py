@@ -9,8 +9,10 @@ out and counted, and a page that says nothing is a value (`Unreadable`), never a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,8 +26,15 @@ MAX_LINE_BYTES = 65_536
 MAX_RANK = 4095
 MAX_LORAS = 1024
 MAX_COUNT = 1_000_000_000
+KNOWN_HEADS, KNOWN_HEAD = 8_192, 1_024
+"""So many names with their labels, none longer, are remembered as they were parsed: from page to page only the values
+change."""
 MAX_PARTS = 64
 """Most values of a label that tells parts of a whole apart."""
+
+_NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-][0-9]{1,3})?")
+_NAME_END = re.compile(rb"[{ \t]")
+_known: dict[str, tuple[Sample, ...]] = {}
 
 T = TypeVar("T")
 Rank = int | None
@@ -119,7 +128,7 @@ def _fill(found: _Page, text: bytes) -> None:
     engine = found.engine
     values, others = engine.values(found.usages), engine.others()
     loads = (engine.running, *engine.waiting, *found.usages)
-    lines, found.faults = _wanted_lines(text, [*loads, *sorted((values | others).difference(loads))])
+    lines, found.faults = _wanted_lines(text, (*loads, *sorted((values | others).difference(loads))))
     for sample in _samples(lines, found):
         if sample.name in values:
             _take_value(found, sample)
@@ -137,39 +146,55 @@ def _why_not(text: bytes) -> str:
     return f"none of {names} is among its {len(text) - 1} bytes: is this an engine's metrics page?"
 
 
-def _wanted_lines(text: bytes, wanted: Iterable[str]) -> tuple[list[str], int]:
-    """The lines with a wanted name, found without looking at the others, and how many were left out."""
-    lines: list[str] = []
-    faults = 0
-    for name in wanted:
-        start = b"\n" + name.encode()
-        at = text.find(start)
-        while at >= 0:
-            after = at + len(start)
-            end = text.find(b"\n", after)
-            end = len(text) if end < 0 else end
-            if text[after : after + 1] in (b"{", b" ", b"\t"):
-                if end - at > MAX_LINE_BYTES or len(lines) >= MAX_LINES:
-                    faults += 1
-                else:
-                    lines.append(text[at + 1 : end].decode("utf-8", "replace").rstrip("\r"))
-            at = text.find(start, end)
-    return lines, faults
+def _wanted_lines(text: bytes, wanted: tuple[str, ...]) -> tuple[list[str], int]:
+    """The lines with a wanted name, found without looking at the others, and how many were left out.
+
+    Where there are too many, those of the names that stand first in ``wanted`` are kept.
+    """
+    found: list[bytes] = _pattern(wanted).findall(text)
+    lines = [line for line in found if len(line) <= MAX_LINE_BYTES]
+    if len(lines) > MAX_LINES:
+        rank = {name.encode(): place for place, name in enumerate(wanted)}
+        lines.sort(key=lambda line: rank[_NAME_END.split(line[1:], maxsplit=1)[0]])
+        del lines[MAX_LINES:]
+    return [line[1:].decode("utf-8", "replace").rstrip("\r") for line in lines], len(found) - len(lines)
+
+
+@lru_cache(maxsize=32)  # one for each kind of engine and setting
+def _pattern(wanted: tuple[str, ...]) -> re.Pattern[bytes]:
+    names = "|".join(map(re.escape, wanted)).encode()
+    return re.compile(b"\n(?:%b)(?=[{ \t])[^\n]*" % names)
 
 
 def _samples(lines: list[str], found: _Page) -> Iterator[Sample]:
     """The samples of these lines; if one of them is broken the others still count."""
+    for line in lines:
+        head, brace, rest = line.rpartition("}")
+        if not brace:
+            head, _, rest = line.partition(" ")
+        number = rest.strip(" \t")
+        if len(head) <= KNOWN_HEAD and _NUMBER.fullmatch(number):
+            known = _known.get(head + brace)
+            if known is None:
+                known = _parsed(f"{head}{brace} 0", found)
+                if len(_known) >= KNOWN_HEADS:
+                    _known.clear()
+                if known:
+                    _known[head + brace] = known
+            value = float(number)
+            for sample in known:
+                yield sample._replace(value=value)
+        else:
+            yield from _parsed(line, found)
+
+
+def _parsed(line: str, found: _Page) -> tuple[Sample, ...]:
     try:
-        families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
+        families = list(text_string_to_metric_families(line + "\n"))
     except (ValueError, LookupError):
-        families = []
-        for line in lines:
-            try:
-                families.extend(text_string_to_metric_families(line + "\n"))
-            except (ValueError, LookupError):
-                found.faults += 1
-    for family in families:
-        yield from family.samples
+        found.faults += 1
+        return ()
+    return tuple(sample for family in families for sample in family.samples)
 
 
 def _take_value(found: _Page, sample: Sample) -> None:

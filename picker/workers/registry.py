@@ -8,13 +8,18 @@ reaches the caller.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import structlog
 
 from picker.core.adapters import Held
 from picker.core.load import Report
 from picker.core.worker import worker_name
 from picker.workers.adapters import AdapterNames, Models, labelled
+from picker.workers.record import Record
+
+log = structlog.get_logger(__name__)
 
 
 class Endpoint(Protocol):
@@ -34,44 +39,6 @@ class Endpoint(Protocol):
     def labels(self) -> Mapping[str, str]:
         """The pod's labels, or those of the file."""
         ...
-
-
-GONE_AFTER = 2
-"""So many scrapes in a row that found nobody listening, and the worker gets no more requests."""
-
-
-@dataclass(slots=True)
-class Record:
-    """One worker, and what its scrapes brought. For reading; only the registry writes."""
-
-    name: str
-    address: str
-    rank: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    report: Report | None = None
-    """The last good one, however old."""
-    ok: bool | None = None
-    """Whether the last scrape succeeded; None before the first."""
-    failures: int = 0
-    """Scrapes that failed since the last good one."""
-    error: str = ""
-    """Why the last scrape failed; empty if it did not."""
-    unconnected: int = 0
-    """Scrapes in a row to which nobody even listened."""
-    labelled: frozenset[str] | None = None
-    """The LoRA adapters that its labels name; None where they do not speak of adapters."""
-    models: Models | None = None
-    """Its list of models; None where it has not told one."""
-
-    @property
-    def here(self) -> bool:
-        """Whether anybody listens at its address, as far as is known."""
-        return self.unconnected < GONE_AFTER
-
-    @property
-    def asleep(self) -> bool:
-        """Whether the engine said, when last heard, that it sleeps. Silence does not wake it."""
-        return self.report is not None and not self.report.routable
 
 
 @dataclass(slots=True)
@@ -101,6 +68,7 @@ class Registry:
         self._names: tuple[str, ...] = ()
         self._routable: tuple[str, ...] = ()
         self._told = False
+        self._mixed = False
         self._joined: list[Callable[[str], None]] = []
         self._left: list[Callable[[str], None]] = []
         self._asked: list[Callable[[str], None]] = []
@@ -146,6 +114,18 @@ class Registry:
         record = self._records.get(worker)
         report = None if record is None else record.report
         return report if report is not None and now - report.ended <= self._stale else None
+
+    @property
+    def mixed(self) -> bool:
+        """Whether workers are known to serve different base models."""
+        return self._mixed
+
+    def serves(self, worker: str, model: str) -> bool | None:
+        """Whether the worker's list of models names a base model so; None: it has told none."""
+        record = self._records.get(worker)
+        if record is None or record.models is None or not record.models.bases:
+            return None
+        return model in record.models.bases
 
     def held(self, worker: str, now: float) -> Held:
         """The LoRA adapters of a worker, by all that it says; nothing of one that is not in the pool."""
@@ -223,7 +203,7 @@ class Registry:
             report = reports.get(rank)
             if report is None:
                 self.counts.ranks_missing += 1
-                _failed(record, f"its metrics page does not speak of rank {rank}")
+                record.failed(f"its metrics page does not speak of rank {rank}")
                 continue
             before = record.asleep, record.here
             record.report, record.ok, record.failures, record.error = report, True, 0, ""
@@ -242,7 +222,7 @@ class Registry:
         """
         for record in self._by_address.get(address, {}).values():
             was_here = record.here
-            _failed(record, error)
+            record.failed(error)
             record.unconnected = record.unconnected + 1 if unconnected else 0
             if record.here != was_here:
                 self.counts.gone += was_here
@@ -254,15 +234,18 @@ class Registry:
         before = next((record.models for record in records), None)
         for record in records:
             record.models = models
-        if models is None or not records:
-            return
-        self.adapters.learn(models.adapters, models.adapters)
-        if before is None or before.bases != models.bases:
+        if models is not None and records:
+            self.adapters.learn(models.adapters, models.adapters)
+        if (before and before.bases) != (models and models.bases):
             self._tell_bases()
 
     def _tell_bases(self) -> None:
-        told = [record.models.bases for record in self._records.values() if record.models is not None]
+        told = {record.models.bases for record in self._records.values() if record.models is not None}
         self.adapters.call_bases(frozenset().union(*told))
+        mixed = len(told - {frozenset()}) > 1
+        if mixed != self._mixed:
+            log.info("the workers serve different models" if mixed else "the workers serve the same models")
+        self._mixed = mixed
 
     def _label(self, record: Record, labels: Mapping[str, str]) -> None:
         record.labels, record.labelled = dict(labels), labelled(labels)
@@ -288,9 +271,3 @@ class Registry:
     def _refresh_routable(self) -> None:
         awake = tuple(name for name in self._names if not self._records[name].asleep)
         self._routable = tuple(name for name in awake if self._records[name].here) or awake
-
-
-def _failed(record: Record, error: str) -> None:
-    record.ok = False
-    record.failures += 1
-    record.error = error

@@ -20,6 +20,7 @@ import structlog
 
 from picker.settings import WorkerSettings
 from picker.workers.engines import TENSORRT_LLM_PATH
+from picker.workers.pages import PageError, fetch, session_for
 from picker.workers.reading import Reading, Unreadable, read
 from picker.workers.registry import Registry
 
@@ -92,17 +93,12 @@ class Scraper:
 
     async def run(self) -> None:
         """Scrape until cancelled."""
-        timeout = aiohttp.ClientTimeout(total=self._settings.scrape_timeout_seconds)
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=max(15.0, 2 * self._settings.scrape_seconds)
         )
         async with (
-            aiohttp.ClientSession(
-                connector=connector,
-                timeout=timeout,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,  # a small answer must not unpack into a large one
-                headers={"Accept-Encoding": "identity", "Accept": "text/plain"},
+            session_for(
+                "text/plain", seconds=self._settings.scrape_timeout_seconds, connector=connector
             ) as session,
             asyncio.TaskGroup() as group,
         ):
@@ -209,25 +205,13 @@ class Scraper:
         return reading
 
     async def _page(self, address: str, path: str) -> Reading | Unreadable:
-        begun = self._clock()
         self._registry.asked(address)
-        page = await self._fetch(f"{self._settings.metrics_scheme}://{address}{path}")
+        begun = self._clock()  # after what is noted at the beginning, which is then known to be older
+        assert self._session is not None, "scrapes happen inside run"
+        url = f"{self._settings.metrics_scheme}://{address}{path}"
+        try:
+            page = await fetch(self._session, url, most=self._settings.scrape_max_bytes)
+        except PageError as error:
+            raise ScrapeError(error.kind, str(error)) from error
         usage = self._settings.kv_cache_usage_percentage_metric
         return read(page, begun=begun, ended=self._clock(), usage_metric=usage)
-
-    async def _fetch(self, url: str) -> bytes:
-        assert self._session is not None, "scrapes happen inside run"
-        most = self._settings.scrape_max_bytes
-        async with self._session.get(url, allow_redirects=False) as response:
-            if response.status != 200:
-                raise ScrapeError("refused", f"it answered {response.status}")
-            encoding = response.headers.get("Content-Encoding", "identity")
-            if encoding.lower() != "identity":
-                raise ScrapeError("refused", f"it answered in {encoding[:20]!r}, which was not asked for")
-            page = bytearray()
-            async for chunk in response.content.iter_any():
-                page += chunk
-                if len(page) > most:
-                    response.close()
-                    raise ScrapeError("too_large", f"its metrics page is larger than {most} bytes")
-            return bytes(page)

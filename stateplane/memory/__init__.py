@@ -16,10 +16,17 @@ from stateplane.memory.store import HISTORY, MemoryStore, shared_store
 
 
 def open_url(
-    url: str, *, pool: str, owner: Owner, rules: Rules, timeout: float, password_file: Path | None
+    url: str,
+    *,
+    pool: str,
+    owner: Owner,
+    rules: Rules,
+    timeout: float,
+    connect: float,
+    password_file: Path | None,
 ) -> MemoryPlane:
     """``memory://`` is this plane's own, ``memory://NAME`` is shared by all of this process and pool that name it."""
-    del password_file
+    del connect, password_file
     name = urlsplit(url).netloc
     return MemoryPlane(shared_store(name, pool, rules), owner=owner, timeout=timeout)
 

@@ -33,14 +33,29 @@ from stateplane.nats.plane import NatsPlane
 
 
 def open_url(
-    url: str, *, pool: str, owner: Owner, rules: Rules, timeout: float, password_file: Path | None
+    url: str,
+    *,
+    pool: str,
+    owner: Owner,
+    rules: Rules,
+    timeout: float,
+    connect: float,
+    password_file: Path | None,
 ) -> NatsPlane:
     """``nats://[user[:password]@]host[:port][,host[:port]]/?storage=file|memory&replicas=1``; ``tls://`` over TLS.
 
     ``credentials=FILE`` names a credentials file (or ``password_file`` is one), ``ca``, ``certificate`` and ``key``
     are files for TLS. Without ``storage`` or ``replicas`` a new pool is kept on file, once, and an old one as it is.
     """
-    return NatsPlane(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)
+    return NatsPlane(
+        url,
+        pool=pool,
+        owner=owner,
+        rules=rules,
+        timeout=timeout,
+        connect=connect,
+        password_file=password_file,
+    )
 
 
 __all__ = ["NatsPlane", "open_url"]

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import structlog
 
+from stateplane.connecting import CONNECT_SECONDS, silence
 from stateplane.errors import (
     PlaneClosedError,
     PlaneDisconnectedError,
@@ -28,8 +29,6 @@ log = structlog.get_logger(__name__)
 SHORTEST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 LOOK_SECONDS = 0.25
-PATIENCE_SECONDS = 1.0
-"""For each question of the task's own, or twice a call's deadline if that is longer."""
 
 
 class Life:
@@ -45,6 +44,7 @@ class Life:
         names: Names,
         *,
         timeout: float,
+        connect: float = CONNECT_SECONDS,
         stamp: Stamp,
         begin: BeginMessage,
         told: Told,
@@ -60,7 +60,8 @@ class Life:
         self.news = asyncio.Event()
         """Set, and replaced, with each folded message and with each change of this object."""
         self._names = names
-        self._timeout = timeout
+        self._silence = silence(timeout)
+        self._connect = min(connect, 2 * self._silence)
         self._stamp = stamp
         self._told = told
         self._broke = broke
@@ -129,7 +130,7 @@ class Life:
         pause = SHORTEST_PAUSE
         while True:
             connection = Connection(
-                self.address, names=self._names, timeout=max(2 * self._timeout, PATIENCE_SECONDS)
+                self.address, names=self._names, timeout=self._silence, connect=self._connect
             )
             try:
                 await self._life(connection)

@@ -10,6 +10,7 @@ import structlog
 from nats.js import api
 
 from stateplane.booking import Change, Gap, Owner, Rules, Version
+from stateplane.connecting import CONNECT_SECONDS
 from stateplane.errors import (
     PlaneDisconnectedError,
     PlaneEpochError,
@@ -47,6 +48,7 @@ class Log:
         owner: Owner,
         rules: Rules,
         timeout: float,
+        connect: float = CONNECT_SECONDS,
         stamp: Stamp,
         schema: int,
     ) -> None:
@@ -65,7 +67,7 @@ class Log:
         self._acknowledged: dict[int, tuple[Follower, float]] = {}
         """Who was to deliver what was acknowledged, and when anything had been delivered last."""
         self._life = Life(
-            address, self._names, timeout=timeout, stamp=stamp, begin=self._begin_message,
+            address, self._names, timeout=timeout, connect=connect, stamp=stamp, begin=self._begin_message,
             told=self._folded, broke=self._fail_asked, counts=self.counts, schema=schema,
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from stateplane.booking import (
     Terms,
     Version,
 )
+from stateplane.connecting import CONNECT_SECONDS
 from stateplane.errors import (
     PlaneClosedError,
     PlaneDisconnectedError,
@@ -69,6 +70,7 @@ class NatsPlane:
         owner: Owner,
         rules: Rules,
         timeout: float = 0.25,
+        connect: float = CONNECT_SECONDS,
         password_file: Path | None = None,
         stamp: Stamp = lambda _, milliseconds: milliseconds,
         checkpoint_every: int = CHECKPOINT_EVERY,
@@ -77,9 +79,17 @@ class NatsPlane:
         self.owner = checks.owner(owner)
         self._rules = rules
         self._timeout = timeout
+        self._connect = connect
         address = read_url(url, password_file=password_file)
         self._log = Log(
-            address, pool=pool, owner=owner, rules=rules, timeout=timeout, stamp=stamp, schema=schema
+            address,
+            pool=pool,
+            owner=owner,
+            rules=rules,
+            timeout=timeout,
+            connect=connect,
+            stamp=stamp,
+            schema=schema,
         )
         self._told = {MEMBER_KEY: str(schema)}
         self.counts = self._log.counts
@@ -116,13 +126,13 @@ class NatsPlane:
         if self._closed:
             raise PlaneClosedError("the plane was closed before this call")
         join = codec.Join({**info, **self._told}, SLICE)
-        await self._log.ready(2 * self._timeout)
+        await self._log.ready(self._connect)
         try:
             await self._log.same()
             beat = await self._log.tell(join, 0)
         except PlaneDisconnectedError:
             # the connection had broken, or the log is another, which shows only when it is asked
-            await self._log.ready(2 * self._timeout)
+            await self._log.ready(self._connect)
             beat = await self._log.tell(join, 0)
         assert isinstance(beat, Beat)
         self._epoch = beat.version.epoch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -29,8 +30,6 @@ LOG_LENGTH = 65_536
 """Messages that the log keeps; a checkpoint is written long before they are full."""
 LONGEST_MESSAGE = 65_536
 """Bytes of one command."""
-CONNECT_SECONDS = 2
-"""For a connection and its handshake; a caller's own deadline is shorter and does not end it."""
 CLOSE_SECONDS = 0.5
 PING_SECONDS = 5
 """A connection on which two of these pings in a row stay without answer is given up."""
@@ -71,10 +70,12 @@ class _Client(Client):
 class Connection:
     """A connection that is made once: when it breaks, another takes its place."""
 
-    def __init__(self, address: Address, *, names: Names, timeout: float) -> None:
+    def __init__(self, address: Address, *, names: Names, timeout: float, connect: float) -> None:
+        """``timeout`` of each question, ``connect`` of the connection and its handshake, in seconds."""
         self.address = address
         self.names = names
         self.timeout = timeout
+        self._connect = connect
         self.closed = asyncio.Event()
         """Set once it is of no more use."""
         self._client = _Client()
@@ -95,13 +96,13 @@ class Connection:
         try:
             entry = await asyncio.to_thread(self.address.entry)
             self._begun = True
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(self._connect):
                 await self._client.connect(
                     list(self.address.servers),
                     allow_reconnect=False,
                     max_reconnect_attempts=1,
                     reconnect_time_wait=0,
-                    connect_timeout=CONNECT_SECONDS,
+                    connect_timeout=math.ceil(self._connect),
                     ping_interval=PING_SECONDS,
                     max_outstanding_pings=2,
                     error_cb=self._failed,

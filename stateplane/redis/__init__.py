@@ -9,10 +9,25 @@ from stateplane.redis.plane import RedisPlane
 
 
 def open_url(
-    url: str, *, pool: str, owner: Owner, rules: Rules, timeout: float, password_file: Path | None
+    url: str,
+    *,
+    pool: str,
+    owner: Owner,
+    rules: Rules,
+    timeout: float,
+    connect: float,
+    password_file: Path | None,
 ) -> RedisPlane:
     """The URLs are described at ``stateplane.redis.address.read_url``."""
-    return RedisPlane(url, pool=pool, owner=owner, rules=rules, timeout=timeout, password_file=password_file)
+    return RedisPlane(
+        url,
+        pool=pool,
+        owner=owner,
+        rules=rules,
+        timeout=timeout,
+        connect=connect,
+        password_file=password_file,
+    )
 
 
 __all__ = ["RedisPlane", "open_url"]

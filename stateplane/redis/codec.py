@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -59,6 +60,9 @@ _RECORD = msgspec.msgpack.Decoder(Record)
 _ANY = msgspec.msgpack.Decoder(_Any)
 _INFO = msgspec.json.Decoder(dict[str, str])
 _STATES = (State.ACTIVE, State.DRAINING)
+_CAUSES = {cause.value: cause for cause in Cause}
+_STATUSES = {status.value.encode(): status for status in Status}
+"""By their words: looking one up costs a fifth of what making it does."""
 
 
 def owner_token(owner: Owner) -> str:
@@ -68,10 +72,16 @@ def owner_token(owner: Owner) -> str:
 
 def owner_of(token: str, key: str) -> Owner:
     """The owner that a token names."""
-    name, separator, incarnation = token.partition("\0")
-    if not separator:
+    owner = _owner(token)
+    if owner is None:
         raise PlaneCorruptError(key, "an owner's name is not one of ours")
-    return Owner(name, incarnation)
+    return owner
+
+
+@lru_cache(maxsize=1_024)  # a pool has few, and each is named in every record
+def _owner(token: str) -> Owner | None:
+    name, separator, incarnation = token.partition("\0")
+    return Owner(name, incarnation) if separator else None
 
 
 def text_of(raw: bytes, key: str) -> str:
@@ -138,8 +148,8 @@ def booking_of(booking_id: str, record: Record, left_ms: int) -> Booking:
     """The booking that a record holds; ``left_ms`` until its drain deadline, if it drains."""
     try:
         state = _STATES[record.state]
-        cause = Cause(record.cause) if record.cause else None
-    except (ValueError, IndexError) as error:
+        cause = _CAUSES[record.cause] if record.cause else None
+    except (KeyError, IndexError) as error:
         raise PlaneCorruptError(booking_id, "a stored booking has an unknown state or cause") from error
     return Booking(
         id=booking_id,
@@ -168,7 +178,7 @@ def outcome_of(booking_id: str, reply: Sequence[bytes], newest: int = SCHEMA) ->
     """What an operation answered."""
     status, raw, left, cause, superseded, version = reply
     return Outcome(
-        status=Status(status.decode()),
+        status=_STATUSES.get(status) or Status(status.decode()),
         booking=booking_of(booking_id, record_of(raw, booking_id, newest), int(left)) if raw else None,
         cause=Cause(cause.decode()) if cause else None,
         superseded=(text_of(superseded, booking_id),) if superseded else (),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, ResponseError  # noqa: A004 - the driver's, of the same meaning
 
 from stateplane.booking import SCHEMA
+from stateplane.connecting import CONNECT_SECONDS, silence
 from stateplane.errors import PlaneCorruptError, PlaneDisconnectedError, PlaneRefusedError
 from stateplane.redis.address import Host, read_url, shown
 from stateplane.redis.calls import Argument, Counts, ask, ask_all
@@ -19,6 +23,8 @@ from stateplane.redis.translation import is_foreign
 from stateplane.schema import oldest_of
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
@@ -77,11 +83,14 @@ class Link:
         lease_ms: int,
         timeout: float,
         password_file: Path | None,
+        connect: float = CONNECT_SECONDS,
         schema: int = SCHEMA,
     ) -> None:
         self._address = read_url(url, password_file=password_file)
         self.where = self._address.where
         self.timeout = timeout
+        self.connect = connect
+        self._silence = silence(timeout)
         self.newest = schema
         self.written = oldest_of(schema)
         """The schema that is written in ``epoch``."""
@@ -93,12 +102,16 @@ class Link:
         self._warned = ""
 
     async def open(self, counts: Counts) -> AbstractConnection:
-        """A connection, ready for calls in ``epoch``; the caller sets the deadline."""
-        connection = self._address.server(await self._host(), timeout=self.timeout)
+        """A connection, ready for calls in ``epoch``, within ``connect`` seconds."""
+        async with asyncio.timeout(self.connect):
+            return await self._opened(counts)
+
+    async def _opened(self, counts: Counts) -> AbstractConnection:
+        connection = self._address.server(await self._host(), timeout=self._silence)
         try:
             run_id = check_server(await self._greet(connection), self.where)
-            await self._prepare(connection, counts, run_id)
-            epoch, schema = await self._begin(connection, run_id)
+            await self._soon(self._prepare(connection, counts, run_id))
+            epoch, schema = await self._soon(self._begin(connection, run_id))
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -106,10 +119,16 @@ class Link:
         counts.connects += 1
         return connection
 
+    async def _soon(self, question: Awaitable[T]) -> T:
+        """A silent server is not waited for any longer: the next connection finds out sooner that it is back."""
+        async with asyncio.timeout(self._silence):
+            return await question
+
     async def _greet(self, connection: AbstractConnection) -> str:
         try:
-            await connection.connect()  # type: ignore[no-untyped-call]
-            info: bytes = await ask(connection, "INFO", "server")
+            async with asyncio.timeout(2 * self._silence):
+                await connection.connect()  # type: ignore[no-untyped-call]
+            info: bytes = await self._soon(ask(connection, "INFO", "server"))
         except (ConnectionError, OSError) as error:
             reset = "reset by peer" in str(error) or "closed by server" in str(error)
             if reset and self._address.tls:
@@ -123,9 +142,13 @@ class Link:
     async def _host(self) -> Host:
         if not self._address.primary:
             return self._address.hosts[0]
-        host = await primary_of(self._address, timeout=self.timeout)
+        host = await self._asked_sentinels()
         self.where = f"{shown(host)} (the primary {self._address.primary})"
         return host
+
+    async def _asked_sentinels(self) -> Host:
+        async with asyncio.timeout(2 * self._silence):
+            return await primary_of(self._address, timeout=self._silence)
 
     async def _prepare(self, connection: AbstractConnection, counts: Counts, run_id: str) -> None:
         """Check what the server is and whose the keys are, and give it the scripts."""

@@ -27,6 +27,8 @@ from stateplane.booking import (
     Terms,
     Version,
 )
+from stateplane.calls import Adjust, Book, Call, Drain, Move, Reclaim, Release
+from stateplane.connecting import CONNECT_SECONDS
 from stateplane.errors import PlaneClosedError, PlaneEpochError, StatePlaneError
 from stateplane.redis import codec
 from stateplane.redis.calls import Argument, Counts
@@ -58,6 +60,7 @@ class RedisPlane:
         owner: Owner,
         rules: Rules,
         timeout: float = 0.25,
+        connect: float = CONNECT_SECONDS,
         password_file: Path | None = None,
         schema: int = SCHEMA,
     ) -> None:
@@ -72,6 +75,7 @@ class RedisPlane:
             scripts=scripts,
             lease_ms=milliseconds(rules.lease),
             timeout=timeout,
+            connect=connect,
             password_file=password_file,
             schema=schema,
         )
@@ -98,6 +102,67 @@ class RedisPlane:
             booking_id, await self._call(script, booking_id, *arguments), self._link.newest
         )
 
+    async def together(self, calls: Sequence[Call]) -> list[Outcome | StatePlaneError | ValueError]:
+        """Several operations in one write: each one's outcome, or what its own method would raise."""
+        if not self._epoch and not self._closed:
+            return [PlaneEpochError("the plane was not started: join it first")] * len(calls)
+        answers: list[Any] = []
+        asked: list[tuple[str, Sequence[Argument]]] = []
+        for call in calls:
+            try:
+                script, *arguments = self._operation(call)
+            except (StatePlaneError, ValueError) as error:
+                answers.append(error)
+                continue
+            answers.append(None)
+            asked.append((script, (self._epoch, *self._common, *arguments)))
+        replies = iter(await self._wire.call_all(asked)) if asked else iter(())
+        return [
+            self._outcome(call, next(replies)) if answer is None else answer
+            for call, answer in zip(calls, answers, strict=True)
+        ]
+
+    def _outcome(self, call: Call, reply: Any) -> Outcome | StatePlaneError:
+        if isinstance(reply, StatePlaneError):
+            self.counts.epochs += isinstance(reply, PlaneEpochError)
+            return reply
+        booking_id = call.booking.id if isinstance(call, Book) else call.id
+        try:
+            return codec.outcome_of(booking_id, reply, self._link.newest)
+        except StatePlaneError as error:
+            return error
+
+    def _operation(self, call: Call) -> tuple[str, str, *tuple[Argument, ...]]:
+        """The script of a call and its arguments, checked. Raises ValueError."""
+        match call:
+            case Book(booking):
+                checks.booking(booking)
+                left = -1 if booking.drain_left is None else milliseconds(booking.drain_left)
+                return "book", booking.id, self._pack(booking), left
+            case Adjust(booking_id, term, op, amount):
+                checks.operation(booking_id, op)
+                checks.amount(amount)
+                return "adjust", booking_id, term, op, amount.prefill_tokens, amount.blocks, amount.requests
+            case Release(booking_id, cause, term):
+                checks.name(booking_id, "booking id")
+                checks.end_cause(cause, term)
+                return "release", booking_id, cause.value, int(cause in PROVEN), term or 0
+            case Drain(booking_id, term, op, cause, seconds):
+                checks.operation(booking_id, op)
+                checks.drain_cause(cause)
+                return (
+                    "drain", booking_id, term, op, cause.value, -1 if seconds is None else milliseconds(seconds),
+                )  # fmt: skip
+            case Move(booking_id, term, op, worker, amount):
+                checks.operation(booking_id, op)
+                checks.name(worker, "worker")
+                checks.amount(amount)
+                numbers = (amount.prefill_tokens, amount.blocks, amount.requests)
+                return "move", booking_id, term, op, worker, *numbers
+            case Reclaim(booking_id):
+                checks.name(booking_id, "booking id")
+                return "reclaim", booking_id
+
     def _pack(self, booking: Booking) -> bytes:
         return codec.pack(booking, self._token, self._link.written)
 
@@ -111,9 +176,7 @@ class RedisPlane:
 
     async def book(self, booking: Booking) -> Outcome:
         """Book on ``booking.worker``."""
-        checks.booking(booking)
-        left = -1 if booking.drain_left is None else milliseconds(booking.drain_left)
-        return await self._operate("book", booking.id, self._pack(booking), left)
+        return await self._operate(*self._operation(Book(booking)))
 
     async def select(self, booking: Booking, candidates: Sequence[Candidate], terms: Terms) -> Outcome:
         """Choose by the exact sums and book in one step."""
@@ -124,38 +187,25 @@ class RedisPlane:
 
     async def move(self, booking_id: str, *, term: int, op: int, worker: str, amount: Amount) -> Outcome:
         """Another endpoint served."""
-        checks.operation(booking_id, op)
-        checks.name(worker, "worker")
-        checks.amount(amount)
-        numbers = (amount.prefill_tokens, amount.blocks, amount.requests)
-        return await self._operate("move", booking_id, term, op, worker, *numbers)
+        return await self._operate(*self._operation(Move(booking_id, term, op, worker, amount)))
 
     async def adjust(self, booking_id: str, *, term: int, op: int, amount: Amount) -> Outcome:
         """Set what it occupies."""
-        checks.operation(booking_id, op)
-        checks.amount(amount)
-        numbers = (amount.prefill_tokens, amount.blocks, amount.requests)
-        return await self._operate("adjust", booking_id, term, op, *numbers)
+        return await self._operate(*self._operation(Adjust(booking_id, term, op, amount)))
 
     async def drain(
         self, booking_id: str, *, term: int, op: int, cause: Cause, seconds: float | None = None
     ) -> Outcome:
         """Count it on for a while only."""
-        checks.operation(booking_id, op)
-        checks.drain_cause(cause)
-        left = -1 if seconds is None else milliseconds(seconds)
-        return await self._operate("drain", booking_id, term, op, cause.value, left)
+        return await self._operate(*self._operation(Drain(booking_id, term, op, cause, seconds)))
 
     async def reclaim(self, booking_id: str) -> Outcome:
         """Proof of life."""
-        checks.name(booking_id, "booking id")
-        return await self._operate("reclaim", booking_id)
+        return await self._operate(*self._operation(Reclaim(booking_id)))
 
     async def release(self, booking_id: str, cause: Cause, *, term: int | None = None) -> Outcome:
         """End it."""
-        checks.name(booking_id, "booking id")
-        checks.end_cause(cause, term)
-        return await self._operate("release", booking_id, cause.value, int(cause in PROVEN), term or 0)
+        return await self._operate(*self._operation(Release(booking_id, cause, term)))
 
     async def rebooked(self) -> Outcome:
         """All our live bookings stand in this epoch."""

@@ -24,7 +24,7 @@ from stateplane.redis.translation import DRIVER_ERRORS, translated
 PIECE = 500
 TRIES = 5
 LONGEST = 10.0
-"""Seconds for a whole snapshot; each piece of it has the deadline of a call."""
+"""Seconds for a whole snapshot with its connection; each piece of it has the deadline of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,7 @@ async def read_snapshot(
     """Take a snapshot of that epoch over a connection of its own. Raises StatePlaneError."""
     try:
         async with asyncio.timeout(LONGEST):
-            async with asyncio.timeout(link.timeout):
-                connection = await link.open(counts)
+            connection = await link.open(counts)
             try:
                 reader = _Reader(link, connection, keys=keys, epoch=epoch, common=common)
                 for _ in range(TRIES):

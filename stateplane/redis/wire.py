@@ -38,14 +38,56 @@ WAITING = 8192
 class _Call:
     script: str
     command: tuple[Argument, ...]
-    reply: asyncio.Future[Any]
+    reply: asyncio.Future[Any] | _Place
+
+
+class _Together:
+    """Calls that were asked for together: one future for all of them."""
+
+    __slots__ = ("all_in", "answers", "due")
+
+    def __init__(self, number: int) -> None:
+        self.answers: list[Any] = [None] * number
+        self.due = number
+        self.all_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, at: int, answer: Any) -> None:
+        """The answer to one of them, an error or not."""
+        self.answers[at] = answer
+        self.due -= 1
+        if not self.due and not self.all_in.done():
+            self.all_in.set_result(None)
+
+
+class _Place:
+    """One of them, settled as a future is."""
+
+    __slots__ = ("_at", "_settled", "_together")
+
+    def __init__(self, together: _Together, at: int) -> None:
+        self._together, self._at, self._settled = together, at, False
+
+    def done(self) -> bool:
+        """Whether it has its answer, or nobody waits for it any more."""
+        return self._settled or self._together.all_in.done()
+
+    def set_result(self, answer: Any) -> None:
+        """It was answered."""
+        self._settled = True
+        self._together.settle(self._at, answer)
+
+    def set_exception(self, error: StatePlaneError) -> None:
+        """It failed."""
+        self.set_result(error)
 
 
 class Wire:
     """Script calls over one connection. Calls that arrive while others are under way go together in one write.
 
-    Each call is answered or failed within ``link.timeout``. When one gets no answer in that time the connection is
-    given up, for the replies after it would belong to others; the next call opens another.
+    A call waits ``link.timeout`` at most until it is written, and as long again for its answer. When one gets no answer
+    in that time the connection is given up, for the replies after it would belong to others, and what waits fails with
+    it; the next call opens another. That takes ``link.connect`` at most, and goes on when the calls that wait for it
+    have failed meanwhile, each after ``link.timeout``.
     """
 
     def __init__(self, link: Link, *, keys: Keys, scripts: dict[str, Script], counts: Counts) -> None:
@@ -62,37 +104,70 @@ class Wire:
 
     async def call(self, script: str, *arguments: Argument) -> Any:
         """Run a script. Raises StatePlaneError."""
-        command = ("EVALSHA", self._scripts[script].sha, len(self._keys.all), *self._keys.all, *arguments)
-        return await self._submit(_Call(script, command, asyncio.get_running_loop().create_future()))
+        return await self._submit(script, self._command(script, arguments))
 
     async def plain(self, *command: Argument) -> Any:
         """Run a command of the server, among the script calls and like them. Raises StatePlaneError."""
-        return await self._submit(_Call("", command, asyncio.get_running_loop().create_future()))
+        return await self._submit("", command)
+
+    async def call_all(self, calls: Sequence[tuple[str, Sequence[Argument]]]) -> list[Any]:
+        """Run several scripts with their arguments in one write. Gives each one's reply, or its StatePlaneError."""
+        if self._closed:
+            return [PlaneClosedError("the plane was closed before this call")] * len(calls)
+        if len(self._waiting) + len(calls) > WAITING:
+            full = PlaneUnavailableError(f"{WAITING} calls to {self.link.where} are waiting already")
+            return [full] * len(calls)
+        together = _Together(len(calls))
+        for at, (script, arguments) in enumerate(calls):
+            self._waiting.append(_Call(script, self._command(script, arguments), _Place(together, at)))
+        self.counts.calls += len(calls)
+        self._serve_on()
+        within = self._patience
+        try:
+            async with asyncio.timeout(within):
+                await together.all_in
+        except TimeoutError:
+            late = PlaneTimeoutError(f"{self.link.where} gave no answer within {within:g} s")
+            self.counts.timeouts += together.due
+            return [late if answer is None else answer for answer in together.answers]
+        return together.answers
 
     async def renew(self) -> int:
         """Open a new connection and give the epoch that it was told."""
         self._stale = True
-        await self.plain("PING")
+        await self._submit("", ("PING",), within=self.link.connect + self.link.timeout)
         return self.link.epoch
 
-    async def _submit(self, call: _Call) -> Any:
+    def _command(self, script: str, arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+        return ("EVALSHA", self._scripts[script].sha, len(self._keys.all), *self._keys.all, *arguments)
+
+    async def _submit(self, script: str, command: tuple[Argument, ...], *, within: float = 0.0) -> Any:
+        within = within or self._patience
         if self._closed:
             raise PlaneClosedError("the plane was closed before this call")
         if len(self._waiting) >= WAITING:
             raise PlaneUnavailableError(f"{WAITING} calls to {self.link.where} are waiting already")
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._serve(), name="plane calls")
         self.counts.calls += 1
-        self._waiting.append(call)
-        self._wanted.set()
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Call(script, command, reply))
+        self._serve_on()
         try:
-            async with asyncio.timeout(self.link.timeout):
-                return await call.reply
+            async with asyncio.timeout(within):
+                return await reply
         except TimeoutError as error:
             self.counts.timeouts += 1
-            raise PlaneTimeoutError(
-                f"{self.link.where} gave no answer within {self.link.timeout} s"
-            ) from error
+            raise PlaneTimeoutError(f"{self.link.where} gave no answer within {within:g} s") from error
+
+    @property
+    def _patience(self) -> float:
+        """Seconds for a call: to be written after those under way and answered, or until there is a connection."""
+        connected = self._connection is not None and self._connection.is_connected and not self._stale
+        return self.link.timeout * (2 if connected else 1)
+
+    def _serve_on(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._serve(), name="plane calls")
+        self._wanted.set()
 
     async def _serve(self) -> None:
         while True:
@@ -113,11 +188,11 @@ class Wire:
         if not batch:
             return
         try:
-            async with asyncio.timeout(self.link.timeout):
-                connection = await self._connected()
-                lost = await self._exchange(connection, batch)
-                if lost:
-                    await self._reload(connection, lost)
+            connection = await self._connected()
+            batch = [call for call in batch if not call.reply.done()]
+            if batch:
+                async with asyncio.timeout(self.link.timeout):
+                    await self._answered(connection, batch)
         except StatePlaneError as error:
             await self._give_up(batch, error)
         except DRIVER_ERRORS as error:
@@ -128,12 +203,17 @@ class Wire:
             )
             raise
 
+    async def _answered(self, connection: AbstractConnection, batch: Sequence[_Call]) -> None:
+        lost = await self._exchange(connection, batch)
+        if lost:
+            await self._reload(connection, lost)
+
     async def _connected(self) -> AbstractConnection:
         if self._stale:
-            self._stale = False
             await self._drop()
         if self._connection is None or not self._connection.is_connected:
             self._connection = await self.link.open(self.counts)
+            self._stale = False
         return self._connection
 
     async def _exchange(self, connection: AbstractConnection, batch: Sequence[_Call]) -> list[_Call]:
@@ -187,6 +267,9 @@ class Wire:
         match error:
             case PlaneTimeoutError():
                 self.counts.timeouts += 1
+                # it is silent: what waits behind these would only wait for as long again
+                batch = (*batch, *self._waiting)
+                self._waiting.clear()
             case PlaneRefusedError():
                 self.counts.refused += 1
             case PlaneCorruptError():

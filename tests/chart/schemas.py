@@ -6,11 +6,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from tests.tools.helm import CRDS, PYTHON
+
+WRITTEN: Final = Path(__file__).parent / "definitions"
+"""Definitions of kinds whose project's module cannot be fetched: the part that is rendered, written by hand."""
 
 OWN_GROUPS: Final = {
     "", "apps", "autoscaling", "batch", "networking.k8s.io", "policy", "rbac.authorization.k8s.io",
@@ -53,7 +57,7 @@ def definitions() -> Mapping[tuple[str, str, str], Mapping[str, Any]]:
     """Schemas by group, version and kind."""
     found = {}
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for path in sorted(CRDS.glob("*.yaml")):
+    for path in sorted((*CRDS.glob("*.yaml"), *WRITTEN.glob("*.yaml"))):
         for each in yaml.load_all(path.read_text(), Loader=loader):
             if not each or each["kind"] != "CustomResourceDefinition":
                 continue

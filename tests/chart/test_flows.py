@@ -91,6 +91,8 @@ REFUSED: dict[str, set[tuple[str, str, int]]] = {
     "trial": {
         ("stranger", "picker", 9090),
         ("stranger", "picker", 9092),
+        ("model", "picker", 9092),
+        ("prometheus", "picker", 9092),
         ("stranger", "valkey", 6379),
         ("stranger", "nats", 4222),
         ("model", "valkey", 6379),

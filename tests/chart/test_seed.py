@@ -28,19 +28,23 @@ RIGHTS: dict[tuple[str, str], set[str]] = {
     ("", "pods"): READ,
     ("discovery.k8s.io", "endpointslices"): READ,
     ("inference.networking.k8s.io", "inferencepools"): READ,
+    ("inference.networking.x-k8s.io", "inferencepools"): READ,
     ("inference.networking.x-k8s.io", "inferenceobjectives"): READ,
+    ("llm-d.ai", "inferenceobjectives"): READ,
     ("inference.networking.x-k8s.io", "inferencemodelrewrites"): READ,
+    ("llm-d.ai", "inferencemodelrewrites"): READ,
     ("inference.networking.x-k8s.io", "inferencepoolimports"): READ,
-    ("gateway.networking.k8s.io", "httproutes"): READ,
     ("authentication.k8s.io", "tokenreviews"): {"create"},
     ("authorization.k8s.io", "subjectaccessreviews"): {"create"},
 }
-"""By API group and resource. Where the deployment grants more, nothing of it is used: `services` (peers are read from
-EndpointSlices), `inferencemodels` (gone from the API), EndpointSlices in the core group (they are not in it), and the
-experimental kinds in the stable group (they are not in that one either)."""
+"""By API group and resource: every place where a kind is looked for. Where the deployment grants more, nothing of it is
+used: `services` (peers are read from EndpointSlices), `httproutes` (the gateway names a request's route to the picker),
+`inferencemodels` (gone from the API), EndpointSlices in the core group (they are not in it), and the experimental kinds
+in the stable group (they are not in that one either)."""
 UNUSED = {
     ("", "services"),
     ("", "endpointslices"),
+    ("gateway.networking.k8s.io", "httproutes"),
     ("inference.networking.k8s.io", "inferencemodels"),
     ("inference.networking.k8s.io", "inferenceobjectives"),
     ("inference.networking.k8s.io", "inferencemodelrewrites"),

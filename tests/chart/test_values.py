@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from charts.settings import HOMES, Setting, kind_of, settings
+from discovery.kubernetes import paths
 from picker.settings import Part
-from picker.settings_table import rows
+from picker.settings.table import rows
+from tests.chart.flows import End, may
 from tests.chart.rendering import CHART, SCENARIOS, Objects, notes, refused, render, rendered, settings_from
 
 EXPERIMENTAL = "inference.networking.x-k8s.io"
@@ -48,6 +50,8 @@ def _another(setting: Setting) -> Any:
         return ["x-tenant=tenant", "x-zone=zone:32"]
     if setting.key == "dynamoWorkers":
         return ["1=10.0.0.1:8000"]
+    if setting.key == "tenantHeader":
+        return "x-tenant"
     if kind == "boolean":
         return True if default == "" else not default
     if kind == "words":
@@ -181,6 +185,22 @@ def test_a_misspelt_value_is_refused_by_name(path: str, name: str) -> None:
             with_values(BASE, metrics={"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}),
             "scrape every replica twice",
         ),
+        (
+            with_values(
+                BASE,
+                metrics={"podMonitoring": {"enabled": True}, "podMonitor": {"enabled": True}},
+            ),
+            "scrape every replica twice",
+        ),
+        (
+            with_values(BASE, metrics={"protection": "kubernetes", "podMonitor": {"enabled": True}}),
+            "has no token of its own to show",
+        ),
+        (with_values(BASE, metrics__readers=[{"kind": "User", "name": "x"}]), "everybody may read metrics"),
+        (
+            with_values(BASE, objects__imports__existingSecret="x"),
+            "read with objects.inferencePoolImports=true only",
+        ),
         (with_values(REDIS, autoscaling={"enabled": True, "minReplicas": 9}), "less than minReplicas"),
         (with_values(REDIS, autoscaling={"enabled": True, "cpuUtilization": 0}), "nothing to aim for"),
         (with_values(BASE, ports__peers=9002), "each needs a number of its own"),
@@ -200,6 +220,46 @@ def test_a_misspelt_value_is_refused_by_name(path: str, name: str) -> None:
 )
 def test_values_that_cannot_work_are_refused_with_the_reason(values: dict[str, Any], words: str) -> None:
     assert words in refused(values)
+
+
+@pytest.mark.parametrize(
+    ("part", "url"),
+    [
+        ("plane", "redis://:hunter2@valkey:6379"),
+        ("plane", "rediss://picker:hunter2@valkey"),
+        ("plane", "redis://picker:hunter/2@valkey"),
+        ("plane", "redis+sentinel://:hunter2@a:26379,b:26379/main"),
+        ("plane", "nats://picker:hunter2@nats:4222"),
+        ("plane", "nats://hunter2@nats:4222"),
+        ("events", "nats://picker:hunter2@nats:4222"),
+        ("events", "tls://hunter2@nats:4222"),
+        ("events", "nats://a:4222,nats://hunter2@b:4222"),
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_not_repeated(part: str, url: str) -> None:
+    said = refused(with_values(REDIS, **{f"{part}__url": url}))
+    assert f"{part}.url: holds a password or a token" in said
+    assert f"{part}.existingSecret.urlKey" in said
+    assert "hunter" not in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://picker@valkey:6380/1",
+        "redis://[fd00::1]:6379",
+        "redis+sentinel://picker@a:26379,b:26379/main?sentinel_user=a:b@c",
+        "nats://picker@a:4222,b:4222",
+    ],
+)
+def test_a_users_name_alone_is_no_secret(url: str) -> None:
+    values = with_values(REDIS, plane={"url": url, "existingSecret": {"name": "s", "passwordKey": "p"}})
+    assert rendered(values).environment["PICKER_PLANE_URL"] == url
+
+
+def test_a_release_without_replicas_is_checked_for_one() -> None:
+    (container,) = rendered(with_values(REDIS, replicas=0)).one("Pod")["spec"]["containers"]
+    assert "--replicas=1" in container["args"]
 
 
 def test_the_schema_leaves_no_key_free_that_is_ours() -> None:
@@ -364,10 +424,11 @@ def test_a_token_is_mounted_only_where_the_api_server_is_asked() -> None:
 @pytest.mark.parametrize(
     ("feature", "role", "rules"),
     [
-        ({"objects": {"inferenceObjectives": True}}, "objectives", {(EXPERIMENTAL, "inferenceobjectives")}),
-        ({"objects": {"inferenceModelRewrites": True}}, "rewrites", {(EXPERIMENTAL, "inferencemodelrewrites")}),
+        ({"objects": {"inferenceObjectives": True}}, "objectives",
+         {(EXPERIMENTAL, "inferenceobjectives"), ("llm-d.ai", "inferenceobjectives")}),
+        ({"objects": {"inferenceModelRewrites": True}}, "rewrites",
+         {(EXPERIMENTAL, "inferencemodelrewrites"), ("llm-d.ai", "inferencemodelrewrites")}),
         ({"objects": {"inferencePoolImports": True}}, "imports", {(EXPERIMENTAL, "inferencepoolimports")}),
-        ({"objects": {"httpRoutes": True}}, "routes", {("gateway.networking.k8s.io", "httproutes")}),
         ({"discovery": {"peers": {"source": "endpointSlices"}}}, "peers", {("discovery.k8s.io", "endpointslices")}),
     ],
 )  # fmt: skip
@@ -384,6 +445,87 @@ def test_each_feature_has_a_role_of_its_own(
     assert {verb for each in granted for verb in each["verbs"]} == {"get", "list", "watch"}
 
 
+@pytest.mark.parametrize(
+    ("plural", "kinds", "role"),
+    [("inferencepools", paths.POOL, "workers"), ("inferenceobjectives", paths.OBJECTIVE, "objectives"),
+     ("inferencemodelrewrites", paths.REWRITE, "rewrites"), ("inferencepoolimports", paths.IMPORT, "imports"),
+     ("endpointslices", paths.SLICE, "peers")],
+)  # fmt: skip
+def test_a_role_covers_every_place_where_its_kind_is_looked_for_and_no_other(
+    plural: str, kinds: tuple[str, ...], role: str
+) -> None:
+    rules = render("seed").one("Role", f"llama-8b-epp-{role}")["rules"]
+    granted = {group for each in rules if plural in each["resources"] for group in each["apiGroups"]}
+    assert granted == {place.partition("/")[0] for place in kinds}
+
+
+# who may read metrics
+
+
+def _endpoint(objects: Objects, kind: str, listed: str) -> Any:
+    (endpoint,) = objects.one(kind)["spec"][listed]
+    return endpoint
+
+
+def test_open_metrics_ask_for_nothing() -> None:
+    objects = rendered(with_values(BASE, metrics__serviceMonitor__enabled=True))
+    assert "PICKER_METRICS_PROTECTION" not in objects.environment
+    assert not objects.of("ClusterRole")
+    assert not {"authorization", "bearerTokenFile"} & set(_endpoint(objects, "ServiceMonitor", "endpoints"))
+
+
+def test_protected_metrics_are_read_by_those_who_are_named() -> None:
+    objects = render("production")
+    assert objects.environment["PICKER_METRICS_PROTECTION"] == "kubernetes"
+    names = {
+        each["metadata"]["name"].removeprefix("llama-endpoint-picker-") for each in objects.of("ClusterRole")
+    }
+    assert names == {"judge", "metrics-reader"}
+    reader = objects.one("ClusterRole", "llama-endpoint-picker-metrics-reader")
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    bound = objects.one("ClusterRoleBinding", "llama-endpoint-picker-metrics-reader")
+    assert bound["roleRef"]["name"] == reader["metadata"]["name"]
+    assert bound["subjects"] == [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
+    assert _endpoint(objects, "ServiceMonitor", "endpoints")["bearerTokenFile"].endswith(
+        "serviceaccount/token"
+    )
+
+
+def test_a_secrets_token_goes_before_the_scrapers_own() -> None:
+    endpoint = _endpoint(render("seed"), "ServiceMonitor", "endpoints")
+    assert endpoint["authorization"]["credentials"] == {"name": "metrics-token", "key": "token"}
+    assert "bearerTokenFile" not in endpoint
+
+
+def test_google_clouds_collectors_may_scrape_and_read_their_token_and_no_other_secret() -> None:
+    objects = render("google")
+    credentials = _endpoint(objects, "PodMonitoring", "endpoints")["authorization"]["credentials"]
+    assert credentials == {"secret": {"name": "metrics-token", "key": "token"}}
+    wanted = objects.one("PodMonitoring")["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= objects.pod["metadata"]["labels"].items()
+    (rule,) = objects.one("Role", "llama-8b-epp-collector")["rules"]
+    assert rule["resourceNames"] == ["metrics-token"]
+    (subject,) = objects.one("RoleBinding", "llama-8b-epp-collector")["subjects"]
+    collector = End("collector", subject["namespace"], {"app": "collector"})
+    picker = End("picker", "llama", dict(objects.pod["metadata"]["labels"]))
+    assert may(objects.of("NetworkPolicy"), collector, picker, 9090, "TCP")
+    stranger = End("stranger", "default", {"app": "collector"})
+    assert not may(objects.of("NetworkPolicy"), stranger, picker, 9090, "TCP")
+
+
+def test_the_way_to_other_clusters_is_a_file_out_of_a_secret() -> None:
+    objects = render("production")
+    assert objects.environment["PICKER_IMPORT_KUBECONFIG"] == "/etc/picker/imports/kubeconfig"
+    volumes = {each["name"]: each for each in objects.pod["spec"]["volumes"]}
+    assert volumes["imports"]["secret"] == {
+        "secretName": "clusters",
+        "items": [{"key": "kubeconfig", "path": "kubeconfig"}],
+    }
+    assert {"name": "imports", "mountPath": "/etc/picker/imports", "readOnly": True} in objects.picker[
+        "volumeMounts"
+    ]
+
+
 def test_rights_stand_where_the_objects_are() -> None:
     objects = render("production")
     places = {
@@ -391,7 +533,7 @@ def test_rights_stand_where_the_objects_are() -> None:
         for each in objects.of("Role")
     }
     assert places == {"workers": "models", "peers": "llama", "objectives": "models", "rewrites": "models",
-                      "imports": "models", "routes": "models", "extra": "models"}  # fmt: skip
+                      "imports": "models", "extra": "models"}  # fmt: skip
     assert {each["subjects"][0]["namespace"] for each in objects.of("RoleBinding")} == {"llama"}
 
 
@@ -460,7 +602,7 @@ def test_gateways_show_certificates_of_their_own() -> None:
     assert environment["PICKER_TLS_CLIENT_CA_FILE"] == "/etc/picker/clients/ca.crt"
     mounts = {each["name"]: each["mountPath"] for each in render("envoy-gateway").picker["volumeMounts"]}
     volumes = {each["name"] for each in render("envoy-gateway").pod["spec"]["volumes"]}
-    assert mounts.keys() == volumes == {"tmp", "tls", "clients", "plane", "nats"}
+    assert mounts.keys() == volumes == {"tmp", "tls", "clients", "plane", "nats", "peers"}
     assert mounts["clients"] == "/etc/picker/clients"
 
 
@@ -468,7 +610,7 @@ def test_gateways_show_certificates_of_their_own() -> None:
     ("url", "ports"),
     [
         ("redis://valkey", {6379}),
-        ("rediss://user:12345@valkey:6380/1", {6380}),
+        ("rediss://user12345@valkey:6380/1", {6380}),
         ("redis://[fd00::1]:7000", {7000}),
         ("redis+sentinel://a:26379,b:26380/primary", {26379, 26380}),
         ("redis+sentinel://a,b/primary", {26379}),

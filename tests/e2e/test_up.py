@@ -20,10 +20,11 @@ StartUp = Callable[..., AbstractContextManager[Any]]
 SHAPE = {
     "envoy": str,
     "model": str,
-    "replicas": [{"name": str, "extproc": str, "health": str, "admin": str, "pid": int}],
+    "replicas": [{"name": str, "extproc": str, "health": str, "admin": str, "peers": str, "pid": int}],
     "workers": [{"name": str, "address": str, "pid": int}],
     "plane": {"url": str, "pid": int},
     "nats": {"url": str, "pid": int},
+    "peers_secret_file": str,
 }
 
 
@@ -62,12 +63,11 @@ async def ask(session: aiohttp.ClientSession, up: Ports, prompt: str) -> tuple[s
 
 async def why(session: aiohttp.ClientSession, up: Ports, name: str) -> tuple[str, dict[str, Any]]:
     """The replica that decided a request, and its reasons."""
-    for replica in up.replicas:
-        async with session.get(f"http://{replica.admin}/why/{name}") as response:
-            if response.status == 200:
-                (decision,) = (await response.json())["decisions"]
-                return replica.name, decision
-    raise AssertionError(f"no replica knows request {name}")
+    async with session.get(f"http://{up.replicas[0].admin}/why/{name}") as response:
+        page = await response.json()
+        assert response.status == 200, page
+    ((replica,), (decision,)) = page["answered_by"], page["decisions"]
+    return replica, decision
 
 
 async def idle(observer: Observer, up: Ports) -> None:

@@ -18,11 +18,11 @@ from picker.serving.modes import BodyMode
 from picker.serving.seam import BOOKING_HEADER, End, HttpRequest, Picked, Refused
 from picker.serving.server import PortError, Server
 from picker.serving.testing import request_body, request_headers, response_headers
-from picker.serving.tls import self_signed
 from picker.serving.wire import accesslog_pb2 as log
 from picker.serving.wire.extproc_pb2 import ProcessingMode, ProcessingRequest, ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from picker.settings import ServingSettings
+from picker.tls import self_signed
 
 if TYPE_CHECKING:
     from tests.serving.conftest import MakePicks, Picks

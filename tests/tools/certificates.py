@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +43,17 @@ class Authority:
         builder = _builder(self._name, self._name, self._key, authority=True)
         self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
-    def pair(self, name: str, *, dns: Sequence[str] = (), uris: Sequence[str] = ()) -> Pair:
+    def pair(
+        self, name: str, *, dns: Sequence[str] = (), uris: Sequence[str] = (), ips: Sequence[str] = ()
+    ) -> Pair:
         """A certificate of that common name, with those subject alternative names."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key, authority=False)
-        others = [*map(x509.DNSName, dns), *map(x509.UniformResourceIdentifier, uris)]
+        others = [
+            *map(x509.DNSName, dns),
+            *map(x509.UniformResourceIdentifier, uris),
+            *(x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips),
+        ]
         if others:
             builder = builder.add_extension(x509.SubjectAlternativeName(others), critical=False)
         return Pair(
@@ -56,9 +63,9 @@ class Authority:
             builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
         )
 
-    def write(self, directory: Path) -> Path:
-        """Write the authority's own certificate; its path."""
-        file = directory / "ca.crt"
+    def write(self, directory: Path, name: str = "ca") -> Path:
+        """Write the authority's own certificate as `NAME.crt`; its path."""
+        file = directory / f"{name}.crt"
         file.write_bytes(self.pem)
         return file
 

@@ -31,6 +31,8 @@ from picker.serving.effects import Effect  # noqa: E402
 from picker.serving.exchange import Exchange  # noqa: E402
 from picker.serving.seam import End, HttpRequest, LogEntry, Picked, Refused, Responded  # noqa: E402
 from picker.serving.server import Server  # noqa: E402
+from picker.serving.shown import Shown  # noqa: E402
+from picker.serving.shown import read as shown_in  # noqa: E402
 from picker.serving.wire.extproc_pb2 import ProcessingRequest  # noqa: E402
 from picker.settings import ServingSettings  # noqa: E402
 from picker.sim.envoy import Listener, envoy_config  # noqa: E402
@@ -57,6 +59,22 @@ _DATE = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
 _UPSTREAM_TIME = re.compile(r'(key: "x-envoy-upstream-service-time"\s+raw_value: ")\d+"')
 
 
+class Kept(Shown):
+    """A message with the bytes it was read from."""
+
+    __slots__ = ("data",)
+
+    data: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> Kept:
+        shown, kept = shown_in(data), cls("")
+        for name in Shown.__slots__:
+            setattr(kept, name, getattr(shown, name))
+        kept.data = data
+        return kept
+
+
 class Tap:
     """An exchange that writes down what happens to it."""
 
@@ -74,8 +92,8 @@ class Tap:
         self._notes.append(Event(now - self._began, Entry(word, self._clean(text)), asked))
         return effects
 
-    def receive(self, message: ProcessingRequest, now: float) -> list[Effect]:
-        text = text_format.MessageToString(message).strip()
+    def receive(self, message: Kept, now: float) -> list[Effect]:
+        text = text_format.MessageToString(ProcessingRequest.FromString(message.data)).strip()
         return self._note("receive", text, self._exchange.receive(message, now), now)
 
     def decided(self, answer: Picked | Refused, now: float) -> list[Effect]:
@@ -165,8 +183,13 @@ async def recording(cases: Sequence[Case]) -> AsyncIterator[Recorder]:
     settings = ServingSettings(
         grpc_host="127.0.0.1", grpc_port=0, grpc_health_port=0, max_body_bytes=MAX_BODY
     )
-    tapped = mock.patch("picker.serving.streams.Exchange", lambda *a, **k: Tap(notes, clean, *a, **k))
-    tapped.start()
+    tapped: list[Any] = [
+        mock.patch("picker.serving.streams.Exchange", lambda *a, **k: Tap(notes, clean, *a, **k)),
+        mock.patch("picker.serving.grpcio_transport.read", Kept.read),
+        mock.patch("picker.serving.native.extproc.read", Kept.read),
+    ]
+    for one in tapped:
+        one.start()
     server = Server(settings, answers, hold=lambda: answers.case.hold if answers.case else "response")
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", worker_answer)
@@ -193,7 +216,8 @@ async def recording(cases: Sequence[Case]) -> AsyncIterator[Recorder]:
     finally:
         await server.stop()
         await runner.cleanup()
-        tapped.stop()
+        for one in tapped:
+            one.stop()
 
 
 def _listener(case: Case, port: int) -> Listener:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from picker.core.load import Report
 from picker.reconciling import Reconciling, judge_of
-from stateplane.booking import Amount, Cause, Member, Owner, Rules
+from stateplane.booking import Amount, Booking, Cause, Member, Owner, Rules, State
 from stateplane.desk import Desk
 from stateplane.memory import MemoryPlane, MemoryStore
 
@@ -187,3 +189,92 @@ def test_a_worker_that_another_member_judges_is_left_to_it() -> None:
         world.now += 1
         reconciling.reported(W, Report(begun=world.now, ended=world.now, running=0, waiting=0))
     assert desk.ended == []
+
+
+class Shown:
+    """A desk whose view shows just that."""
+
+    def __init__(self, *bookings: Booking) -> None:
+        self.owner, self.members, self.degraded = ME, [Member(ME)], False
+        self.view = self
+        self.bookings = bookings
+        self.ended: list[str] = []
+
+    def on(self, worker: str) -> tuple[Booking, ...]:
+        return tuple(one for one in self.bookings if one.worker == worker)
+
+    def end_foreign(self, booking_id: str, cause: Cause) -> None:
+        self.ended.append(booking_id)
+
+
+def _scrapes_until_ended(cause: Cause) -> int:
+    """Of a worker that has nothing, from the first one begun after its one booking turned draining."""
+    drains = Booking("a", "", W, ME, Amount(10, 2), state=State.DRAINING, cause=cause)
+    desk, now = Shown(drains), 100.0
+    reconciling = Reconciling(cast("Desk", desk), clock=lambda: now)
+    for scrape in range(1, 9):
+        reconciling.asked(W)
+        now += 0.01
+        begun = now
+        now += 0.01
+        reconciling.reported(W, Report(begun=begun, ended=now, running=0, waiting=0))
+        if desk.ended:
+            return scrape
+        now += 0.5
+    return 0
+
+
+def test_the_first_scrape_after_a_lease_fell_tells_what_is_over() -> None:
+    assert _scrapes_until_ended(Cause.LEASE) == 1
+
+
+def test_what_drains_since_its_stream_broke_may_be_on_its_way_at_the_first_scrape() -> None:
+    assert _scrapes_until_ended(Cause.BROKEN) == 2
+
+
+def test_what_turns_draining_while_a_scrape_is_under_way_is_not_judged_by_it() -> None:
+    world = World()
+    world.book("a")
+    world.report(1)
+    world.now += 0.5
+    world.reconciling.asked(W)
+    begun = world.now
+    world.now += 0.1
+    world.desk.lose("a", Cause.LEASE)
+    world.reconciling.reported(W, Report(begun=begun, ended=world.now, running=0, waiting=0))
+    assert set(world.desk.view.bookings()) == {"a"}
+
+
+def test_a_dead_owners_load_goes_with_the_reports_that_are_asked_for_after_its_lease_fell() -> None:
+    """One where nothing runs beside it, four where others do and the worker's usual deficit is known, else seven."""
+    assert [_reports_needed(others=0, known=True), _reports_needed(others=4, known=True)] == [1, 4]
+    assert _reports_needed(others=4, known=False) == 7
+
+
+def _reports_needed(*, others: int, known: bool) -> int:
+    active = [Booking(f"b{number}", "", W, ME, Amount(10, 2)) for number in range(others)]
+    desk, now = Shown(*active), 100.0
+    reconciling = Reconciling(cast("Desk", desk), clock=lambda: now)
+
+    def scrape() -> None:
+        nonlocal now
+        reconciling.asked(W)
+        now += 0.01
+        begun = now
+        now += 0.01
+        reconciling.reported(W, Report(begun=begun, ended=now, running=others, waiting=0))
+        now += 0.48
+
+    if known:
+        for _ in range(10):
+            scrape()
+    now += 10.0
+    desk.bookings = (
+        *active,
+        Booking("dead", "", W, ME, Amount(10, 2), state=State.DRAINING, cause=Cause.LEASE),
+    )
+    for report in range(1, 20):
+        scrape()
+        if desk.ended:
+            return report
+    return 0

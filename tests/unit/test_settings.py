@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from picker import settings
-from picker.settings_table import markdown, rows, short_markdown
+from picker.settings.table import markdown, rows, short_markdown
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,14 @@ from picker import settings
 from picker.requests.rewritefile import WatchedRules
 from picker.requests.rewriteobjects import JoinedRules
 from picker.settings import SettingsError
-from picker.wiring import open_desk, open_objectives, open_peer_source, open_rules, open_worker_source
+from picker.wiring import (
+    open_desk,
+    open_objectives,
+    open_peer_source,
+    open_protection,
+    open_rules,
+    open_worker_source,
+)
 from stateplane.booking import Owner
 
 ME = Owner("r1", "1")
@@ -111,3 +118,18 @@ def test_peers_come_from_the_source_that_is_named() -> None:
     assert isinstance(open_peer_source(settings.load({}, peer_service="p.ns.svc")), HeadlessPeers)
     with pytest.raises(SettingsError, match="PICKER_PEER_SOURCE"):
         open_peer_source(settings.load({}, peer_source="dns"))
+
+
+@pytest.mark.usefixtures("outside")
+def test_metrics_are_open_unless_an_api_server_is_to_judge_and_is_known() -> None:
+    assert open_protection(settings.load({}), clock=time.monotonic) is None
+    protected = settings.load({}, metrics_protection="kubernetes")
+    with pytest.raises(SettingsError, match=r"PICKER_METRICS_PROTECTION.*PICKER_KUBECONFIG"):
+        open_protection(protected, clock=time.monotonic)
+
+
+@pytest.mark.usefixtures("in_a_pod")
+def test_in_a_pod_its_own_api_server_judges_who_reads_metrics() -> None:
+    protection = open_protection(settings.load({}, metrics_protection="kubernetes"), clock=time.monotonic)
+    assert protection is not None
+    assert protection.status()["by"] == "kubernetes"

@@ -90,10 +90,18 @@
 {{- if and (eq $d.peers.source "endpointSlices") (not $d.peers.addresses) -}}
 {{- $_ := set $entries "PICKER_PEER_SOURCE" (dict "value" "endpointslices") -}}
 {{- end -}}
+{{- if ne (int $root.Values.ports.peers) 9092 }}{{ $_ := set $entries "PICKER_PEERS_PORT" (dict "value" (toString $root.Values.ports.peers)) }}{{ end -}}
+{{- if has $d.peers.guard (list "secret" "both") }}{{ $_ := set $entries "PICKER_PEERS_SECRET_FILE" (dict "value" (printf "/etc/picker/peers/%s" $d.peers.secretKey)) }}{{ end -}}
+{{- if has $d.peers.guard (list "mtls" "both") -}}
+{{- range $variable, $file := dict "PICKER_PEERS_TLS_CA_FILE" "ca.crt" "PICKER_PEERS_TLS_CERT_FILE" "tls.crt" "PICKER_PEERS_TLS_KEY_FILE" "tls.key" -}}
+{{- $_ := set $entries $variable (dict "value" (printf "/etc/picker/peers/%s" $file)) -}}
+{{- end -}}
+{{- end -}}
 {{- $read := list -}}
 {{- range $kind := list "inferenceObjectives" "inferenceModelRewrites" "inferencePoolImports" -}}
 {{- if get $root.Values.objects $kind }}{{ $read = append $read (lower $kind) }}{{ end -}}
 {{- end -}}
+{{- if $root.Values.objects.imports.existingSecret }}{{ $_ := set $entries "PICKER_IMPORT_KUBECONFIG" (dict "value" "/etc/picker/imports/kubeconfig") }}{{ end -}}
 {{- with $read }}{{ $_ := set $entries "PICKER_API_OBJECTS" (dict "value" (join "," .)) }}{{ end -}}
 {{- if eq $d.workers.source "file" -}}
 {{- $_ := set $entries "PICKER_WORKERS_FILE" (dict "value" ($d.workers.file | default "/etc/picker/workers/workers.json")) -}}

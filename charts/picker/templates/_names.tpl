@@ -74,7 +74,7 @@ annotations:
 {{- define "picker.asksServer" -}}
 {{- $v := .Values -}}
 {{- $o := $v.objects -}}
-{{- if or (eq $v.discovery.workers.source "inferencePool") (eq $v.discovery.peers.source "endpointSlices") $o.inferenceObjectives $o.inferenceModelRewrites $o.inferencePoolImports $o.httpRoutes (eq $v.metrics.protection "kubernetes") -}}
+{{- if or (eq $v.discovery.workers.source "inferencePool") (eq $v.discovery.peers.source "endpointSlices") $o.inferenceObjectives $o.inferenceModelRewrites $o.inferencePoolImports (eq $v.metrics.protection "kubernetes") -}}
 true
 {{- end -}}
 {{- end -}}
@@ -93,6 +93,12 @@ off
 {{- else -}}
 self-signed
 {{- end -}}
+{{- end -}}
+
+{{/* The secret that replicas prove themselves to one another by; empty where the port is closed. */}}
+{{- define "picker.peersSecret" -}}
+{{- $p := .Values.discovery.peers -}}
+{{- if ne $p.guard "off" }}{{ $p.existingSecret | default (printf "%s-peers" (include "picker.name" .)) }}{{ end -}}
 {{- end -}}
 
 {{- define "picker.headless" -}}

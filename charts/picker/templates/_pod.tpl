@@ -62,9 +62,15 @@ readinessProbe:
 - name: nats
   secret: {secretName: {{ . }}, optional: false}
 {{- end }}
-{{- with $v.discovery.peers.existingSecret }}
+{{- with $v.objects.imports }}
+{{- if .existingSecret }}
+- name: imports
+  secret: {secretName: {{ .existingSecret }}, items: [{key: {{ .key }}, path: kubeconfig}]}
+{{- end }}
+{{- end }}
+{{- with include "picker.peersSecret" . }}
 - name: peers
-  secret: {secretName: {{ . }}, optional: false}
+  secret: {secretName: {{ . }}, optional: {{ empty $v.discovery.peers.existingSecret }}}
 {{- end }}
 {{- if and (eq $v.discovery.workers.source "file") (not $v.discovery.workers.file) }}
 - name: workers
@@ -83,7 +89,7 @@ readinessProbe:
 {{- range (include "picker.volumes" . | fromYamlArray) }}
 {{- if eq .name "tmp" }}
 - {name: tmp, mountPath: /tmp}
-{{- else if has .name (list "tls" "clients" "plane" "nats" "peers" "workers" "rewrites") }}
+{{- else if has .name (list "tls" "clients" "plane" "nats" "imports" "peers" "workers" "rewrites") }}
 - {name: {{ .name }}, mountPath: /etc/picker/{{ .name }}, readOnly: true}
 {{- end }}
 {{- end }}

@@ -22,6 +22,12 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range $part, $values := dict "plane" .Values.plane "events" .Values.events -}}
+{{- $beside := get $values.existingSecret "passwordKey" -}}
+{{- if or (regexMatch "^[^?]*://[^?]*:[^?]*@" $values.url) (and (not $beside) (regexMatch "^(nats|tls)://[^?]*@" $values.url)) -}}
+{{- fail (printf "%s.url: holds a password or a token, which everybody who may read the Deployment could read. Put the whole URL into a secret and name its key in %s.existingSecret.urlKey." $part $part) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.events.existingSecret.credentialsKey .Values.events.existingSecret.nkeyKey -}}
 {{- fail "events.existingSecret: credentialsKey and nkeyKey exclude one another." -}}
 {{- end -}}
@@ -93,8 +99,18 @@
 {{- if and $grace (le (float64 $grace) $most) -}}
 {{- fail (printf "terminationGracePeriodSeconds: %d would kill a replica that still drains for up to %v seconds (settings.life.drainMaxSeconds); give more, or 0 to follow it." $grace $most) -}}
 {{- end -}}
-{{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
-{{- fail "metrics: serviceMonitor and podMonitor would scrape every replica twice; enable one of them." -}}
+{{- $m := .Values.metrics -}}
+{{- if or (and $m.serviceMonitor.enabled $m.podMonitor.enabled) (and $m.podMonitoring.enabled (or $m.serviceMonitor.enabled $m.podMonitor.enabled)) -}}
+{{- fail "metrics: several of serviceMonitor, podMonitor and podMonitoring would scrape every replica twice; enable one of them." -}}
+{{- end -}}
+{{- if and (eq $m.protection "kubernetes") (or $m.podMonitor.enabled $m.podMonitoring.enabled) (not $m.authorization.credentials) -}}
+{{- fail "metrics.authorization: empty, and what is scraped by a PodMonitor or PodMonitoring has no token of its own to show; name a secret: {credentials: {name: ..., key: token}}, or use metrics.serviceMonitor." -}}
+{{- end -}}
+{{- if and $m.readers (ne $m.protection "kubernetes") -}}
+{{- fail "metrics.readers: everybody may read metrics; set metrics.protection=kubernetes, or leave readers empty." -}}
+{{- end -}}
+{{- if and .Values.objects.imports.existingSecret (not .Values.objects.inferencePoolImports) -}}
+{{- fail "objects.imports.existingSecret: read with objects.inferencePoolImports=true only." -}}
 {{- end -}}
 {{- $a := .Values.autoscaling -}}
 {{- if $a.enabled -}}
@@ -106,7 +122,21 @@
 {{- if not .Values.resources.requests.cpu }}{{ fail "resources.requests.cpu: empty; replicas without a request are the first to starve, and gateways wait for them." }}{{ end -}}
 {{- end -}}
 
+{{- define "picker.refusePeers" -}}
+{{- $p := .Values.discovery.peers -}}
+{{- if and (has $p.guard (list "mtls" "both")) (not $p.existingSecret) -}}
+{{- fail (printf "discovery.peers.existingSecret: empty; guard=%s needs a secret with tls.crt, tls.key and ca.crt, as cert-manager writes them." $p.guard) -}}
+{{- end -}}
+{{- if and $p.names (not (has $p.guard (list "mtls" "both"))) -}}
+{{- fail "discovery.peers.names: replicas show certificates with guard=mtls or both only." -}}
+{{- end -}}
+{{- if and $p.existingSecret (eq $p.guard "off") -}}
+{{- fail "discovery.peers.existingSecret: nobody reads it with guard=off; leave it empty, or set guard=secret." -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "picker.refusals" -}}
+{{- include "picker.refusePeers" . -}}
 {{- include "picker.refusePlane" . -}}
 {{- include "picker.refusePool" . -}}
 {{- include "picker.refuseProvider" . -}}

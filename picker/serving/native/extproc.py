@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from picker.serving import refusals, replies
+from picker.serving import encoded, refusals, replies
 from picker.serving.effects import (
     BodySeen,
     Close,
@@ -22,10 +22,10 @@ from picker.serving.effects import (
 from picker.serving.exchange import Exchange
 from picker.serving.http2 import frames
 from picker.serving.http2.stream import Stream
-from picker.serving.messages import message_of
 from picker.serving.native.calls import DEADLINE_EXCEEDED, Call, Shared
-from picker.serving.native.deadlines import Deadlines
+from picker.serving.native.deadlines import SLOT_SECONDS, Deadlines
 from picker.serving.seam import HttpRequest, Picked, Refused
+from picker.serving.shown import read
 from picker.serving.streams import WRITE_SECONDS, Streams
 
 log = structlog.get_logger(__name__)
@@ -97,7 +97,7 @@ class ExtProcCall(Call):
 
     def message(self, data: bytes) -> None:
         """A message of the gateway."""
-        self._perform(self._exchange.receive(message_of(data), self._owner.streams.clock()))
+        self._perform(self._exchange.receive(read(data), self._owner.streams.clock()))
 
     def half_closed(self) -> None:
         """The gateway will send nothing more."""
@@ -127,6 +127,11 @@ class ExtProcCall(Call):
 
     def schedule(self) -> None:
         """Have it told by its deadline."""
+        if self.slot and self._answers_by is None and self._client_deadline is None:
+            # most deadlines move later with every message: the slot it is in is early enough
+            deadline = self._exchange.deadline
+            if deadline is None or deadline >= self.slot * SLOT_SECONDS:
+                return
         deadline = self.deadline
         if deadline is not None:
             self._owner.deadlines.put(self, deadline)
@@ -181,7 +186,7 @@ class ExtProcCall(Call):
         for effect in effects:
             # by how often they come
             if isinstance(effect, Send):
-                parts.append(effect.message.SerializeToString())
+                parts.append(effect.data)
             elif isinstance(effect, SendBody):
                 if len(effect.body) <= replies.PIECE:
                     parts += _pieces(effect)
@@ -285,8 +290,7 @@ class ExtProcCall(Call):
 
 
 def _pieces(effect: SendBody) -> Iterator[bytes]:
-    for message in replies.streamed(effect.body, end=effect.end, response=effect.response):
-        yield message.SerializeToString()
+    return encoded.streamed(effect.body, end=effect.end, response=effect.response)
 
 
 def _answer(pick: asyncio.Future[Picked | Refused], counts: Any) -> Picked | Refused:

@@ -14,11 +14,11 @@ from picker.serving.counts import Counts
 from picker.serving.http2.connection import Connection
 from picker.serving.http2.limits import Counts as Http2Counts
 from picker.serving.http2.limits import Limits
-from picker.serving.native.contexts import peer_of, speaks_http2
+from picker.serving.native.contexts import speaks_http2
 from picker.serving.native.link import Link
 from picker.serving.native.router import Router
-from picker.serving.tls import Allowed
 from picker.settings import ServingSettings
+from picker.tls import Allowed, peer_of
 
 log = structlog.get_logger(__name__)
 

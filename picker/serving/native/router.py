@@ -24,7 +24,7 @@ from picker.serving.native.calls import (
 )
 from picker.serving.native.deadlines import Deadlines
 from picker.serving.native.unserved import Refusal, Stranger
-from picker.serving.tls import names_shown
+from picker.tls import names_shown
 
 log = structlog.get_logger(__name__)
 

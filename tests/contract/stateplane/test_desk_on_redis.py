@@ -91,7 +91,8 @@ async def test_the_plane_frozen_ten_seconds_under_load_reaps_nobody_holds_nothin
             await three[0].plane.beat({})
         longest = max(longest, time.perf_counter() - began)
         await asyncio.sleep(0.05)
-    assert longest < TIMEOUT + 0.5
+    # a deadline until the call is written, behind those before it, and one for its answer
+    assert longest < 2 * TIMEOUT + 0.5
     assert load.slowest < 0.1
     assert [one.desk.status().state for one in three] == [Health.AWAY] * 3
     server.signal(signal.SIGCONT)

@@ -15,10 +15,11 @@ from stateplane.backends import open_plane
 from stateplane.booking import Amount, Booking, Owner, Rules
 from stateplane.testing.world import watched
 from tests.contract.stateplane import servers
-from tests.contract.stateplane.certificates import Authority
 from tests.contract.stateplane.servers import Server, free_port
+from tests.tools.certificates import Authority
 
 OWNER = Owner("a", "1")
+HERE = "127.0.0.1"
 POOL = "ns/tls"
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs/plane-on-redis.md"
 
@@ -35,7 +36,7 @@ class Guarded:
 
     server: Server
     port: int
-    authority: Authority
+    ca: Path
     client: tuple[Path, Path]
 
     @property
@@ -46,21 +47,22 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("tls")
-    authority = Authority(folder)
-    certificate, key = authority.sign("server")
+    authority = Authority()
+    ca = authority.write(folder)
+    certificate, key = authority.pair("server", ips=[HERE]).write(folder, "server")
     port = free_port()
     server = servers.redis7(
         folder, "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key),
-        "--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "yes",
+        "--tls-ca-cert-file", str(ca), "--tls-auth-clients", "yes",
     )  # fmt: skip
     server.start()
-    yield Guarded(server, port, authority, authority.sign("client"))
+    yield Guarded(server, port, ca, authority.pair("client").write(folder, "client"))
     server.kill()
 
 
 async def start(url: str, **files: Path | None) -> str:
     """Book once over that URL; what was raised instead."""
-    plane = open_plane(url, pool=POOL, owner=OWNER, rules=Rules(), timeout=2.0, **files)
+    plane = open_plane(url, pool=POOL, owner=OWNER, rules=Rules(), timeout=2.0, connect=5.0, **files)
     try:
         await plane.start({})
         version = (await plane.snapshot()).version
@@ -76,14 +78,12 @@ async def start(url: str, **files: Path | None) -> str:
 
 async def test_calls_snapshot_and_feed_go_over_tls_with_a_client_certificate(guarded: Guarded) -> None:
     certificate, key = guarded.client
-    assert not await start(
-        guarded.url, ca_file=guarded.authority.file, certificate_file=certificate, key_file=key
-    )
+    assert not await start(guarded.url, ca_file=guarded.ca, certificate_file=certificate, key_file=key)
 
 
 async def test_the_files_may_stand_in_the_url_and_win_there(guarded: Guarded, tmp_path: Path) -> None:
     certificate, key = guarded.client
-    url = f"{guarded.url}/0?ca={guarded.authority.file}&certificate={certificate}&key={key}"
+    url = f"{guarded.url}/0?ca={guarded.ca}&certificate={certificate}&key={key}"
     told = [await start(url, ca_file=tmp_path / "none") for _ in range(3)]
     assert "" in told, "one late answer on a busy machine is no fault of the files"
 
@@ -91,23 +91,24 @@ async def test_the_files_may_stand_in_the_url_and_win_there(guarded: Guarded, tm
 async def test_a_server_of_another_authority_is_refused(guarded: Guarded, tmp_path: Path) -> None:
     certificate, key = guarded.client
     told = await start(
-        guarded.url, ca_file=Authority(tmp_path, "other").file, certificate_file=certificate, key_file=key
+        guarded.url, ca_file=Authority("other").write(tmp_path), certificate_file=certificate, key_file=key
     )
     assert "not trusted" in told
     assert "CA file" in told
 
 
 async def test_a_server_under_another_name_is_refused(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    certificate, key = authority.sign("server", "127.0.0.9")
+    authority = Authority()
+    ca = authority.write(tmp_path)
+    certificate, key = authority.pair("server", ips=["127.0.0.9"]).write(tmp_path)
     port = free_port()
     server = servers.redis7(
         tmp_path, "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key),
-        "--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no",
+        "--tls-ca-cert-file", str(ca), "--tls-auth-clients", "no",
     )  # fmt: skip
     server.start()
     try:
-        told = await start(f"rediss://127.0.0.1:{port}", ca_file=authority.file)
+        told = await start(f"rediss://127.0.0.1:{port}", ca_file=ca)
     finally:
         server.kill()
     assert "not trusted" in told
@@ -115,17 +116,15 @@ async def test_a_server_under_another_name_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_missing_client_certificate_is_told(guarded: Guarded) -> None:
-    assert "client certificate" in await start(guarded.url, ca_file=guarded.authority.file)
+    assert "client certificate" in await start(guarded.url, ca_file=guarded.ca)
 
 
 async def test_a_client_certificate_of_another_authority_is_told(guarded: Guarded, tmp_path: Path) -> None:
-    certificate, key = Authority(tmp_path, "other").sign("stranger")
+    certificate, key = Authority("other").pair("stranger").write(tmp_path)
     told = ""
     for _ in range(5):
         # the server resets the connection behind its alert; where the reset overtakes it, only the next try is told why
-        told = await start(
-            guarded.url, ca_file=guarded.authority.file, certificate_file=certificate, key_file=key
-        )
+        told = await start(guarded.url, ca_file=guarded.ca, certificate_file=certificate, key_file=key)
         if "reset" not in told:
             break
     assert "client certificate" in told
@@ -139,9 +138,7 @@ async def test_files_that_cannot_be_used_name_themselves(guarded: Guarded, tmp_p
 
 async def test_tls_files_without_tls_in_the_url_stop_the_start(guarded: Guarded) -> None:
     with pytest.raises(errors.PlaneRefusedError, match="rediss"):
-        open_plane(
-            "redis://127.0.0.1:1", pool=POOL, owner=OWNER, rules=Rules(), ca_file=guarded.authority.file
-        )
+        open_plane("redis://127.0.0.1:1", pool=POOL, owner=OWNER, rules=Rules(), ca_file=guarded.ca)
 
 
 async def test_a_user_with_the_documented_rights_can_do_all_that_a_replica_does(redis7: Server) -> None:

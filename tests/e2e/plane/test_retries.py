@@ -18,7 +18,7 @@ async def test_a_retry_on_another_replica_counts_beside_the_first_try_until_its_
     body, name = completion(7), str(uuid.uuid4())
     first = await gateway.attempt(here, body, request_id=name, only=pool.workers[:1])
     await first.send()
-    await first.close()  # before any response: nobody can say whether the worker goes on
+    await first.break_off()  # before any response: nobody can say whether the worker goes on
     await pool.until_shown(first, state="draining", cause="broken")
 
     second = await gateway.attempt(there, body, request_id=name, only=pool.workers[1:2])
@@ -149,7 +149,7 @@ async def test_ends_that_reach_the_plane_before_their_bookings_leave_nothing(
         await one.answered()
         await one.finished()
     for one in attempts[6:]:
-        await one.close()
+        await one.break_off()
     await asyncio.sleep(1.5)
     assert await pool.views() == {replica.name: {} for replica in pool.replicas}
 
@@ -191,7 +191,7 @@ async def test_the_same_id_with_another_body_joins_nothing(pool: Pool, gateway: 
     name = str(uuid.uuid4())
     first = await gateway.attempt(here, completion(60), request_id=name, only=pool.workers[:1])
     await first.send()
-    await first.close()
+    await first.break_off()
     await pool.until_shown(first, state="draining")
     second = await gateway.attempt(there, completion(60), request_id=name, only=pool.workers[:1])
     await second.send()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
@@ -74,6 +76,61 @@ async def test_a_foreign_host_name_over_loopback_is_refused() -> None:
                 assert answer.status == 403
         async with http.get(f"{url}/metrics", headers={"Host": "evil.example"}) as answer:
             assert answer.status == 200
+
+
+async def first_line(url: str, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    writer.write(request)
+    try:
+        return await asyncio.wait_for(reader.readline(), 10)
+    finally:
+        writer.close()
+
+
+ODD_HOSTS = (
+    b"127.0.0.1:99999999", b"[::1", b"::1", b"\xff", b"evil@127.0.0.1", b"127.0.0.1@evil", b"localhost/", b"a b",
+    b"localhost.evil", b"[localhost]", b"127.0.0.1:", b"",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ODD_HOSTS)
+async def test_a_host_header_that_is_no_host_is_refused_and_no_fault_of_ours(host: bytes) -> None:
+    async with admin() as url:
+        answer = await first_line(url, b"GET /status.json HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert b" 403 " in answer or b" 400 " in answer
+
+
+@pytest.mark.parametrize(
+    "host", [b"localhost", b"LOCALHOST:9090", b"127.0.0.1:1", b"127.9.9.9", b"[::1]:9090"]
+)
+async def test_every_way_to_name_this_machine_opens_the_pages(host: bytes) -> None:
+    async with admin() as url:
+        answer = await first_line(url, b"GET /status.json HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert b" 200 " in answer
+
+
+async def test_a_request_without_host_is_refused_and_no_name_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+
+    def getfqdn(name: str = "") -> str:
+        looked.append(name)
+        return "localhost"
+
+    monkeypatch.setattr("socket.getfqdn", getfqdn)
+    async with admin() as url:
+        assert b" 403 " in await first_line(url, b"GET /status.json HTTP/1.0\r\n\r\n")
+    assert not looked
+
+
+@pytest.mark.parametrize(
+    "given", [b"Bearer \xff", b"Bearer \xed\xa0\x80", b"s3cret", b"Basic s3cret", b"bearer", b"Bearer"]
+)
+async def test_whatever_is_shown_instead_of_the_token_is_refused(given: bytes) -> None:
+    async with admin(token="s3cret") as url:
+        request = b"GET /status.json HTTP/1.1\r\nHost: a\r\nAuthorization: " + given + b"\r\n\r\n"
+        assert b" 401 " in await first_line(url, request)
 
 
 async def test_with_a_token_set_only_the_token_opens_the_pages() -> None:

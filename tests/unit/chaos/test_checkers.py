@@ -421,6 +421,8 @@ def balance(ours: tuple[int, ...], one: tuple[int, ...]) -> Callable[[], Story]:
         (flat("process_open_fds"), gauge(grows_to=150), FAIL),
         (flat("process_open_fds", least=60), gauge(grows_to=150), PASS),
         (flat("process_open_fds"), gauge(grows_to=100, looks=5), UNKNOWN),
+        (flat("process_open_fds", only=("picker-0",)), gauge(grows_to=150), FAIL),
+        (flat("process_open_fds", only=("picker-9",)), gauge(grows_to=150), UNKNOWN),
         (balanced(), balance((10, 10), (10, 10)), PASS),
         (balanced(), balance((20, 2), (10, 10)), FAIL),
         (balanced(), lambda: loads(1, 1), UNKNOWN),

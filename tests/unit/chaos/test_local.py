@@ -1,14 +1,20 @@
 """Pools of the suite: their start."""
 
+from pathlib import Path
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
-from chaos.targets.local import START_TRIES, Local, started
+from chaos.plugin import Session
+from chaos.targets.local import GIVEN_UP, START_TRIES, Local, started
+from chaos.topology import Topology
 from picker.sim.processes import ProcessError
 
 
 class Pool:
+    folder = Path("/dev/null/nowhere")
+
     def __init__(self, *, starts: bool) -> None:
         self.starts = starts
 
@@ -33,3 +39,19 @@ async def test_a_pool_that_never_starts_says_why() -> None:
     with pytest.raises(ProcessError, match="cannot listen"):
         await started(make)
     assert len(made) == START_TRIES
+
+
+async def test_a_pool_that_cannot_be_made_whole_is_replaced_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_local: Local) -> None:
+        raise KeyError("envoy")
+
+    monkeypatch.setattr(Local, "make_whole", broken)
+    local = Local(Topology(), folder=tmp_path / "01-redis")
+    session = Session(seed=1, suite="release", folder=tmp_path)
+    with capture_logs() as logs:
+        assert not await session._usable(local)
+    assert "KeyError: 'envoy'" in (tmp_path / "01-redis" / GIVEN_UP).read_text()
+    assert [line["pool"] for line in logs] == ["01-redis"]
+    assert "KeyError" in logs[0]["reason"]

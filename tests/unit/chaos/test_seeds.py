@@ -93,6 +93,8 @@ def test_equal_topologies_share_a_key() -> None:
         (Topology(replicas=0), "at least one"),
         (Topology(plane="nats", sync="atomic"), "cannot choose and book"),
         (Topology(links=("picker-9>plane",)), "matches none"),
+        (Topology(plane="nats", sentinels=True), "sentinels need"),
+        (Topology(sentinels=True, links=("*>plane",)), "past every wire"),
     ],
 )
 def test_a_topology_that_cannot_be_says_why(topology: Topology, what: str) -> None:

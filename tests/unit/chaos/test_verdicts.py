@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +17,7 @@ from chaos.report import write
 from chaos.result import Result
 from chaos.suites import scenarios
 from chaos.testing import Tale
-from chaos.verdict import MOST_EVIDENCE, Finding, Verdict, failed, judged, worst
+from chaos.verdict import MOST_EVIDENCE, Finding, Verdict, failed, judged, not_applicable, worst
 
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
 
@@ -63,7 +65,9 @@ class Session:
     suite: str = "smoke"
     mutant: str = ""
     begun: float = 0.0
-    told: list[str] = field(default_factory=list)
+    target: Mapping[str, Any] = field(default_factory=lambda: {"kind": "local"})
+    not_played: Mapping[str, str] = field(default_factory=dict)
+    where: Sequence[str] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -109,6 +113,40 @@ def test_the_report_survives_a_scenario_without_a_story(tmp_path: Path) -> None:
     broken = Result(spec, spec.topology, 7, UNKNOWN, (), tmp_path / "h.jsonl", 1.0, None)
     write(Session(tmp_path, [broken]))
     assert (tmp_path / "index.html").exists()
+
+
+def test_the_report_names_the_release_and_what_was_not_played_on_it(tmp_path: Path) -> None:
+    target = {
+        "kind": "kube", "cluster": "v1.37.2", "namespace": "llama", "release": "llama-8b", "chart": "picker-0.1.0",
+        "image": "picker:1", "replicas": 3, "engines": 4, "engines_tell": "what they carry", "pods_reached": "directly",
+    }  # fmt: skip
+    where = ("--target", "kube", "--release", "llama-8b")
+    missing = {"herd_of_equal_requests": "it needs a pool of the suite's own"}
+    untold = not_applicable("sums", "engines here do not tell")
+    session = Session(tmp_path, [result(tmp_path, untold, judged("calls", [], "good", "bad"))], target=target)
+    session.not_played, session.where = missing, where
+    write(session)
+    told = json.loads((tmp_path / "verdict.json").read_text())
+    assert told["verdict"] == "pass"
+    assert told["target"] == target
+    assert told["not_played"] == [{"name": name, "why": why} for name, why in missing.items()]
+    assert told["scenarios"][0]["findings"][0]["verdict"] == "not applicable"
+    assert "--target kube --release llama-8b" in told["scenarios"][0]["rerun"]
+    page = (tmp_path / "index.html").read_text()
+    for said in (
+        "llama-8b",
+        "Kubernetes v1.37.2",
+        "picker-0.1.0",
+        "herd_of_equal_requests",
+        "not applicable",
+    ):
+        assert said in page
+
+
+def test_on_loopback_nothing_is_listed_as_not_played(tmp_path: Path) -> None:
+    session = Session(tmp_path, [result(tmp_path)], not_played={"release_rolled_out_under_load": "rollout"})
+    write(session)
+    assert json.loads((tmp_path / "verdict.json").read_text())["not_played"] == []
 
 
 def test_list_names_every_scenario() -> None:

@@ -10,7 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from picker.core.blocks import SEED, block_hash, chain, chain_seed, extend_hashes, sequence_hashes
+from picker.core.blocks import SEED, Chains, block_hash, chain, chain_seed, extend_hashes, sequence_hashes
 
 tokens = st.lists(st.integers(0, 2**32 - 1), max_size=70)
 
@@ -109,3 +109,41 @@ def test_a_block_size_below_one_is_refused(size: int) -> None:
 def test_a_media_hash_outside_64_bits_is_refused() -> None:
     with pytest.raises(ValueError, match="media hashes"):
         block_hash([1], media=[2**64])
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([0, 1, 2**32 - 1]), min_size=1, max_size=90), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sampled_from(["", "adapter"]),
+)
+def test_remembered_stretches_change_no_hash(
+    prompts: list[list[int]], size: int, most: int, lora: str
+) -> None:
+    chains = Chains(most)
+    whole: list[int] = []
+    for part in prompts:
+        whole = [*whole[: len(whole) // 2], *part * 3]
+        expected = sequence_hashes(whole, size, lora=lora)
+        assert chains.hashes(whole, size, lora=lora) == expected
+        assert chains.hashes(array("I", whole), size, lora=lora) == expected
+        assert len(chains) <= most
+
+
+def test_stretches_under_another_seed_or_size_are_others() -> None:
+    chains, prompt = Chains(100), [7] * 2_000
+    for size in (16, 8, 4):
+        for lora, salt in (("", ""), ("a", ""), ("", "a"), ("b", "a")):
+            hashes = chains.hashes(prompt, size, lora=lora, salt=salt)
+            assert hashes == sequence_hashes(prompt, size, lora=lora, salt=salt)
+
+
+def test_what_a_caller_does_to_its_hashes_is_not_remembered() -> None:
+    chains, prompt = Chains(10), [3] * (32 * 16)
+    chains.hashes(prompt, 16).clear()
+    assert chains.hashes(prompt, 16) == sequence_hashes(prompt, 16)
+
+
+def test_remembering_refuses_a_block_size_below_one_token() -> None:
+    with pytest.raises(ValueError, match="at least 1 token"):
+        Chains(1).hashes([1], 0)

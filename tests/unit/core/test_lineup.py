@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from picker.core.choose import AllFull, Candidate, Choice, Demand, NoWorker, choose
 from picker.core.cost import Weights
 from picker.core.lineup import Lineup
-from picker.core.load import NO_LOAD, Load
+from picker.core.load import NO_LOAD, Load, aged
 from picker.core.match import NO_OVERLAP, Overlap
 
 NAMES = [f"10.0.0.{n % 9}:8000" + (f"@{n // 9}" if n >= 9 else "") for n in range(12)]
@@ -68,6 +68,51 @@ def test_it_chooses_digit_for_digit_as_if_every_worker_were_weighed_anew(
     assert ours.getstate() == theirs.getstate()
     assert found.reasons == wanted.reasons
     assert (found.weighed, found.left_out) == (wanted.weighed, wanted.left_out)
+    if isinstance(found, Choice) and isinstance(wanted, Choice):
+        assert (found.worker, found.fallbacks, found.chosen) == (
+            wanted.worker,
+            wanted.fallbacks,
+            wanted.chosen,
+        )
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(NAMES), booked, booked, unbooked, st.just(NO_OVERLAP) | overlaps),
+        max_size=12,
+        unique_by=lambda one: one[0],
+    ),
+    st.integers(0, 5000), st.integers(1, 64), weights, st.sampled_from([0, 0, 2]), st.sampled_from([0, 0, 3]),
+    st.sampled_from([0.5, 0.9, 1.0]) | st.floats(0.001, 1), st.integers(),
+)  # fmt: skip
+def test_with_foreign_load_moved_toward_its_mean_it_chooses_as_if_every_worker_were_weighed_anew(
+    given: list[tuple[str, Load, Load, Load, Overlap]],
+    prompt: int,
+    size: int,
+    w: Weights,
+    limit: int,
+    fallbacks: int,
+    factor: float,
+    seed: int,
+) -> None:
+    demand = Demand(prompt, -(-prompt // size), size)
+    lineup = Lineup(w, block_size=size, limit=limit)
+    lineup.line_up([name for name, *_ in given])
+    for name, mine, theirs, more, _ in given:
+        lineup.put(name, Load(*map(sum, zip(mine, theirs, strict=True))), more)
+    own = {name: mine for name, mine, *_ in given}
+    moved = aged({name: theirs for name, _, theirs, *_ in given}, factor)
+    candidates = [
+        Candidate(name, Load(*map(sum, zip(mine, moved[name], strict=True))), more, overlap, limit)
+        for name, mine, _, more, overlap in given
+    ]
+    held = {name: overlap for name, *_, overlap in given if overlap.total}
+    ours, theirs_ = Random(seed), Random(seed)
+    found = lineup.aged(factor, own.__getitem__).choose(demand, held, ours, fallbacks)
+    wanted = choose(candidates, demand, w, theirs_, fallbacks)
+    assert type(found) is type(wanted)
+    assert ours.getstate() == theirs_.getstate()
+    assert found.reasons == wanted.reasons
     if isinstance(found, Choice) and isinstance(wanted, Choice):
         assert (found.worker, found.fallbacks, found.chosen) == (
             wanted.worker,

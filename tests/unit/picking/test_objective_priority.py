@@ -21,6 +21,13 @@ class Nobody:
     def traits(self, worker: str, now: float) -> WorkerTraits:
         raise NotImplementedError
 
+    @property
+    def mixed(self) -> bool:
+        raise NotImplementedError
+
+    def serves(self, worker: str, model: str) -> bool | None:
+        raise NotImplementedError
+
 
 class Listening:
     """A criterion that keeps what it hears and has nothing to say."""

@@ -71,6 +71,15 @@ class Facts:
 
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     adapters: dict[str, Held] = field(default_factory=dict)
+    models: dict[str, set[str]] = field(default_factory=dict)
+    """Base models by worker; a worker that is not among them does not say."""
+
+    @property
+    def mixed(self) -> bool:
+        return len({frozenset(names) for names in self.models.values()}) > 1
+
+    def serves(self, worker: str, model: str) -> bool | None:
+        return model in self.models[worker] if worker in self.models else None
 
     def held(self, worker: str, now: float) -> Held:
         return self.adapters.get(worker, Held())

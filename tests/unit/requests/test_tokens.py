@@ -17,7 +17,7 @@ from picker.requests import tokens as module
 from picker.requests.ask import Ask, Chat, Ids, TokenIds, Untold, Why
 from picker.requests.media import identity, words
 from picker.requests.reading import read
-from picker.requests.tokens import Tokens, parse_tokenizers
+from picker.requests.tokens import Begun, Tokens, parse_tokenizers
 from picker.requests.vocabulary import Steps, Vocabulary
 from picker.settings import RequestSettings
 from tests.unit.requests.conftest import SPECIALS, byte_level, save
@@ -81,6 +81,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
         return (yield from encode(self, text, special=special, into=into))
 
     monkeypatch.setattr(Vocabulary, "encode", held)
+    monkeypatch.setattr(module, "AT_ONCE_TEXT", -1)  # the gate holds threads, and would hold the loop
     yield mine
     mine.open.set()
 
@@ -210,6 +211,7 @@ async def test_past_the_budget_the_leading_ids_known_by_then_are_told(
         return True
 
     monkeypatch.setattr(Vocabulary, "encode", halfway)
+    monkeypatch.setattr(module, "AT_ONCE_TEXT", -1)
     async with running(f"m={model_directory}") as mine:
         asking = asyncio.create_task(mine.ids(chat(), 0.3))
         assert await asyncio.to_thread(reached.wait, PATIENT)
@@ -377,3 +379,52 @@ async def test_what_stands_for_media_is_bounded(model_directory: Path) -> None:
         told = await mine.ids(chat([{"role": "user", "content": images}]), PATIENT)
     assert isinstance(told, TokenIds)
     assert len(told.behind) == module.MAX_BEHIND
+
+
+async def test_a_short_prompt_is_told_at_once(
+    model_directory: Path, ids_of: Callable[..., list[int]]
+) -> None:
+    async with running(f"m={model_directory}") as mine:
+        told = mine.known(completion("Hello there", add_special_tokens=False))
+        assert told == TokenIds((array("I", ids_of("Hello there")),))
+        assert isinstance(mine.known(chat()), TokenIds)
+        assert mine.counts.told == 2
+
+
+async def test_a_long_prompt_is_told_at_once_where_all_but_a_little_is_known(model_directory: Path) -> None:
+    head = [{"role": "user", "content": "word " * 2_000}, {"role": "assistant", "content": "yes"}]
+    async with running(f"m={model_directory}") as mine:
+        first, again = (chat([*head, {"role": "user", "content": f"and {n}"}]) for n in range(2))
+        begun = mine.known(first)
+        assert isinstance(begun, Begun), "too much of it is new"
+        assert mine.counts.told == 0
+        told = await mine.ids(first, PATIENT, begun)
+        assert told == await mine.ids(first, PATIENT)
+        assert isinstance(mine.known(again), TokenIds)
+        assert mine.counts.told == 3
+
+
+async def test_what_was_begun_and_given_up_leaves_nothing_behind(model_directory: Path) -> None:
+    async with running(f"m={model_directory}") as mine:
+        begun = mine.known(completion("word " * 2_000))
+        assert isinstance(begun, Begun)
+        del begun
+        assert mine.status()["in_flight"] == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        completion("x" * (module.AT_ONCE_TEXT + 8)),
+        chat(HELLO * (module.AT_ONCE_MESSAGES + 1)),
+        chat(tools=[{"type": "function", "function": {"name": "f"}}]),
+        chat(chat_template_kwargs={"thinking": True}),
+        chat([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
+    ],
+    ids=["long", "many messages", "tools", "variables", "media"],
+)
+async def test_what_may_take_long_is_never_looked_at_on_the_loop(model_directory: Path, ask: Ask) -> None:
+    async with running(f"m={model_directory}") as mine:
+        assert isinstance(mine.known(ask), Begun)
+        assert isinstance(await mine.ids(ask, PATIENT), TokenIds)
+        assert isinstance(mine.known(ask), Begun)

@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 
 from picker import settings as setting
 from picker.serving.counts import Counts
-from picker.serving.tls import Allowed, Certificates, TlsError, open_certificates, read_material
+from picker.serving.tls import Certificates, open_certificates, read_material
 from picker.settings import ServingSettings
+from picker.tls import Allowed, TlsError
 from tests.tools.certificates import Authority, Pair
 
 

@@ -10,9 +10,10 @@ from cryptography import x509
 
 from picker.serving.buffers import Body, Budget
 from picker.serving.health import LIVENESS, READINESS, Health
-from picker.serving.tls import Material, TlsError, read_material, self_signed
+from picker.serving.tls import read_material
 from picker.serving.wire.health_pb2 import HealthCheckResponse
 from picker.settings import ServingSettings
+from picker.tls import Material, TlsError, self_signed
 
 
 @pytest.mark.parametrize("name", READINESS)

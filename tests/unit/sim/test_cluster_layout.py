@@ -20,11 +20,23 @@ from picker.sim.envoy import POOL_LIST
         (Layout(plane="nats", sync="atomic"), "--plane redis"),
         (Layout(replicas=0), "at least one replica"),
         (Layout(workers=0), "one worker"),
+        (Layout(plane="nats", sentinels=True), "sentinels watch a Valkey; --plane nats has none"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused_with_the_reason(layout: Layout, reason: str) -> None:
     with pytest.raises(LayoutError, match=reason):
         Cluster(layout)
+
+
+def test_where_sentinels_watch_replicas_are_told_of_them_and_the_server_is_the_one_that_they_name(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(Layout(sentinels=True), logs=tmp_path)
+    assert cluster.plane_url == f"redis+sentinel://{','.join(cluster.sentinels)}/plane"
+    assert len({cluster.valkey, *cluster.standbys, *cluster.sentinels}) == 6
+    assert cluster.plane_address == cluster.valkey
+    cluster.primary = cluster.standbys[0]
+    assert cluster.plane_address == cluster.standbys[0]
 
 
 def test_one_replica_may_use_the_memory_plane(tmp_path: Path) -> None:
@@ -45,7 +57,7 @@ def test_no_two_parts_share_a_port_and_all_are_on_loopback(tmp_path: Path) -> No
     cluster = Cluster(Layout(replicas=5, workers=8), logs=tmp_path)
     addresses = [cluster.nats, cluster.valkey, cluster.envoy, cluster.round_robin, cluster.envoy_admin]
     for replica in cluster.replicas:
-        addresses += [replica.extproc, replica.health, replica.admin]
+        addresses += [replica.extproc, replica.health, replica.admin, replica.peers]
     for worker in cluster.workers:
         addresses += [worker.address, worker.bridge_admin]
         addresses += [worker.events.removeprefix("tcp://"), worker.replay.removeprefix("tcp://")]

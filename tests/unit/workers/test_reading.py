@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.samples import Sample
 
 from picker.core.load import Report
+from picker.workers import reading as module
 from picker.workers.reading import Reading, Unreadable, read
 
 OLD = """\
@@ -213,3 +215,29 @@ def test_lines_may_come_in_any_order(lines: list[str], rng: object) -> None:
             for x in (first, again)
         ]
         assert plain[0] == plain[1]
+
+
+def test_a_page_seen_before_is_read_anew() -> None:
+    for _ in range(2):
+        for number in ("0", "3", "3.5", "7e+02", "7e-1", "1e3", " 4", "+5", "6 1700000000000"):
+            page = f'vllm:num_requests_running{{engine="0",model_name="again"}} {number}\n'
+            assert reports(page)[0].running == int(float(number.split()[0])), number
+            assert faults(page) == 0
+
+
+def test_a_line_that_is_broken_is_a_fault_each_time() -> None:
+    page = OLD + 'vllm:num_requests_waiting{engine="0",model_name="demo-8b" 1.0\n'
+    page += 'vllm:num_requests_waiting{engine="0",model_name=again} 1\n'
+    assert faults(page) == faults(page) == 2
+
+
+def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, tuple[Sample, ...]] = {}
+    monkeypatch.setattr(module, "_known", known)
+    monkeypatch.setattr(module, "KNOWN_HEADS", 4)
+    for number in range(50):
+        reports(f'vllm:num_requests_running{{engine="0",model_name="m{number}"}} 1\n')
+        reports(f'vllm:num_requests_running{{engine="0",model_name="{"m" * 2_000}{number}"}} 1\n')
+        assert len(known) <= 4
+    assert known
+    assert max(map(len, known)) <= module.KNOWN_HEAD + 1

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from picker.core.load import Report
+from picker.workers.adapters import Models
 from picker.workers.registry import Registry
 
 A, B = "10.0.0.1:8000", "[fd00::2]:8000"
@@ -187,3 +188,45 @@ def test_where_nobody_can_be_reached_from_here_all_stay() -> None:
     assert registry.routable(0) == (A, B)
     registry.heard(B, {0: report(asleep=True)})
     assert registry.routable(0) == (A,), "one that sleeps is no better than one that cannot be reached"
+
+
+def models(*bases: str, **adapters: str) -> Models:
+    return Models(adapters, frozenset(bases), frozenset(adapters))
+
+
+def test_a_pool_is_mixed_while_workers_are_known_to_serve_different_models() -> None:
+    registry = Registry()
+    registry.update([Endpoint(A), Endpoint(A, 1), Endpoint(B), Endpoint("10.0.0.3:8000")])
+    assert not registry.mixed
+    registry.listed(A, models("llama", "llama-latest"))
+    assert not registry.mixed
+    registry.listed(B, models("llama", "llama-latest", sql="llama"))
+    assert not registry.mixed
+    registry.listed(B, models("qwen"))
+    assert registry.mixed
+    assert [registry.serves(worker, "llama-latest") for worker in (A, f"{A}@1", B)] == [True, True, False]
+    assert registry.serves(B, "qwen") is True
+    assert registry.serves("10.0.0.3:8000", "qwen") is None
+    assert registry.serves("10.9.9.9:8000", "qwen") is None
+    registry.listed(B, None)
+    assert not registry.mixed
+    assert registry.serves(B, "qwen") is None
+
+
+def test_a_pool_is_mixed_no_longer_when_the_odd_worker_leaves() -> None:
+    registry = Registry()
+    registry.update([Endpoint(A), Endpoint(B)])
+    registry.listed(A, models("llama"))
+    registry.listed(B, models("qwen"))
+    assert registry.mixed
+    registry.update([Endpoint(A)])
+    assert not registry.mixed
+
+
+def test_a_list_without_base_models_says_nothing_of_them() -> None:
+    registry = Registry()
+    registry.update([Endpoint(A), Endpoint(B)])
+    registry.listed(A, models("llama"))
+    registry.listed(B, models(sql="llama"))
+    assert not registry.mixed
+    assert registry.serves(B, "llama") is None

@@ -36,6 +36,10 @@ class ApiServer:
     """Takes calls and never answers, and says nothing more on watches."""
     token: str = "first"
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    made: list[tuple[str, Object]] = field(default_factory=list)
+    """What was sent to be created, by path."""
+    creates: dict[str, Callable[[Object], Object]] = field(default_factory=dict)
+    """What is answered to that, by path."""
     page_most: int = 500
     host: str = "127.0.0.1"
     port: int = 0
@@ -84,6 +88,7 @@ class ApiServer:
         """Listen, on the same port as before where there was one."""
         app = web.Application()
         app.router.add_get("/{path:.*}", self._answer)
+        app.router.add_post("/{path:.*}", self._create)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True, ssl_context=self.tls)
@@ -132,6 +137,17 @@ class ApiServer:
         if "watch" in query:
             return await self._watch(request, query)
         return self._list(request.path, query)
+
+    async def _create(self, request: web.Request) -> web.StreamResponse:
+        if self.silent:
+            await asyncio.sleep(60)
+        entry = await request.json()
+        self.made.append((request.path, entry))
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return _status(401, "Unauthorized")
+        if (code := self.statuses.get(request.path, 201)) != 201:
+            return _status(code, f"told to say {code} to {entry}")
+        return web.json_response(self.creates[request.path](entry), status=201)
 
     def _list(self, path: str, query: dict[str, str]) -> web.Response:
         names = sorted(name for name, entry in self.objects[path].items() if _selected(entry, query))

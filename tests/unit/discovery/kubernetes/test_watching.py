@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from discovery.found import Endpoint, Peer
-from discovery.kubernetes import mirror as mirrors
+from discovery.kubernetes import keeping
 from discovery.kubernetes.api import Api, ApiError
 from discovery.kubernetes.imported import ImportedWorkers
 from discovery.kubernetes.mirror import Mirror, Pace
 from discovery.kubernetes.objects import Objects
 from discovery.kubernetes.peers import SlicePeers
 from discovery.kubernetes.workers import PoolWorkers
-from tests.contract.stateplane.certificates import Authority
+from tests.tools.certificates import Authority
 from tests.unit.discovery.kubernetes.conftest import ApiServer
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -364,7 +364,7 @@ async def test_answers_that_make_no_sense_change_nothing(
 async def test_no_more_objects_are_kept_than_allowed(
     api: Api, server: ApiServer, until: Until, quick: Pace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirrors, "MAX_OBJECTS", 5)
+    monkeypatch.setattr(keeping, "MAX_OBJECTS", 5)
     server.page_most = 3
     server.objects = {PODS: {}}
     for number in range(8):
@@ -434,12 +434,12 @@ async def test_a_new_authority_and_a_new_token_of_the_service_account_are_taken_
     async def serve(name: str) -> None:
         await server.stop()
         (folder := tmp_path / name).mkdir()
-        authority = Authority(folder)
+        authority = Authority()
         server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        server.tls.load_cert_chain(*authority.sign("server"))
+        server.tls.load_cert_chain(*authority.pair("server", ips=["127.0.0.1"]).write(folder))
         server.token = name
         token.write_text(name)
-        authorities.write_bytes(authority.file.read_bytes())
+        authorities.write_bytes(authority.pem)
         await server.start()
 
     server.objects = {PODS: {}}
