@@ -54,6 +54,23 @@ class Counts:
     """Of those that drained on a worker which does not report."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What stood on one worker; made anew only where that changed: held streams may stand for hours."""
+
+    bookings: tuple[Booking, ...]
+    active: frozenset[str]
+    draining: tuple[Booking, ...]
+
+    @classmethod
+    def at(cls, bookings: tuple[Booking, ...]) -> _Look:
+        return cls(
+            bookings,
+            frozenset(one.id for one in bookings if one.state is State.ACTIVE),
+            tuple(one for one in bookings if one.state is State.DRAINING),
+        )
+
+
 def judge_of(worker: str, owners: Iterable[Owner]) -> Owner | None:
     """The member that judges a worker: the highest of ``xxh3_64(worker, owner)`` (rendezvous hashing)."""
     return max(
@@ -87,8 +104,10 @@ class Reconciling:
         self._since: dict[str, dict[str, float]] = {}
         """Worker -> draining booking -> when it was first seen so here: as a scrape begins, or a report comes."""
         self._drift: dict[str, int] = {}
-        self._asked: dict[str, frozenset[str]] = {}
-        """Worker being scraped -> what was active there when that began."""
+        self._asked: dict[str, _Look] = {}
+        """Worker being scraped -> what stood there when that began."""
+        self._looks: dict[str, _Look] = {}
+        """Worker -> what stood there when it was last looked at."""
 
     @property
     def drift(self) -> Mapping[str, int]:
@@ -100,11 +119,11 @@ class Reconciling:
 
         What is usual there is noted whoever judges: a replica that takes over from a dead one has to know.
         """
-        bookings = self._desk.view.on(worker)
-        self._drift[worker] = report.requests - sum(booking.amount.requests for booking in bookings)
+        look = self._look(worker)
+        self._drift[worker] = report.requests - self._desk.view.load(worker).requests
         self._blind_since.pop(worker, None)
-        active = self._active_throughout(worker, bookings)
-        drains = [booking.id for booking in bookings if booking.state is State.DRAINING]
+        active = self._active_throughout(worker, look)
+        drains = [booking.id for booking in look.draining]
         if not drains and active is not None:
             self._judge.seen(worker, begun=report.begun, requests=report.requests, active=active)
         if not self._judges(worker):
@@ -125,13 +144,18 @@ class Reconciling:
         Of what drains now for its owner's silence this very scrape tells: a lease takes seconds to fall, so its worker
         has long got it. What drains since its stream broke may still be on its way there: of it the next one tells.
         """
-        bookings = self._desk.view.on(worker)
-        self._asked[worker] = frozenset(one.id for one in bookings if one.state is State.ACTIVE)
-        for one in bookings:
-            if one.state is State.DRAINING and one.cause is Cause.LEASE:
+        look = self._asked[worker] = self._look(worker)
+        for one in look.draining:
+            if one.cause is Cause.LEASE:
                 self._since.setdefault(worker, {}).setdefault(one.id, self._clock())
 
-    def _active_throughout(self, worker: str, bookings: Iterable[Booking]) -> int | None:
+    def _look(self, worker: str) -> _Look:
+        bookings, last = self._desk.view.on(worker), self._looks.get(worker)
+        if last is None or last.bookings is not bookings:
+            last = self._looks[worker] = _Look.at(bookings)
+        return last
+
+    def _active_throughout(self, worker: str, look: _Look) -> int | None:
         """How many bookings were active when the scrape began and are so now; None where the view may be behind.
 
         Some of those it shows have then long ended elsewhere, and would be missed at the worker.
@@ -139,7 +163,7 @@ class Reconciling:
         before = self._asked.pop(worker, None)
         if before is None or self._desk.degraded:
             return None
-        return sum(booking.state is State.ACTIVE and booking.id in before for booking in bookings)
+        return len(look.active if before is look else before.active & look.active)
 
     def _judges(self, worker: str) -> bool:
         return judge_of(worker, (member.owner for member in self._desk.members)) in (None, self._desk.owner)
@@ -177,4 +201,5 @@ class Reconciling:
         self._since.pop(worker, None)
         self._drift.pop(worker, None)
         self._asked.pop(worker, None)
+        self._looks.pop(worker, None)
         self._blind_since.pop(worker, None)

@@ -24,7 +24,7 @@ class Tally:
     """
 
     __slots__ = (
-        "_bookings", "_keys", "_listeners", "_loads", "_own", "_owner", "_workers", "bookings", "loads", "own",
+        "_bookings", "_keys", "_listeners", "_loads", "_on", "_own", "_owner", "_workers", "bookings", "loads", "own",
     )  # fmt: skip
 
     def __init__(self, owner: Owner | None = None) -> None:
@@ -34,6 +34,7 @@ class Tally:
         self._own: dict[str, Amount] = {}
         self._keys: dict[str, dict[str, None]] = {}
         self._workers: dict[str, set[str]] = {}
+        self._on: dict[str, tuple[Booking, ...]] = {}
         self._listeners: list[Listener] = []
         self.bookings: Mapping[str, Booking] = MappingProxyType(self._bookings)
         self.loads: Mapping[str, Amount] = MappingProxyType(self._loads)
@@ -57,8 +58,14 @@ class Tally:
         return tuple(found)
 
     def on(self, worker: str) -> tuple[Booking, ...]:
-        """The bookings on one worker, in no order."""
-        return tuple(self._bookings[id_] for id_ in self._workers.get(worker, ()))
+        """The bookings on one worker, in no order: the same object until one of them changes."""
+        found = self._on.get(worker)
+        if found is None:
+            ids = self._workers.get(worker)
+            if ids is None:
+                return ()
+            found = self._on[worker] = tuple(map(self._bookings.__getitem__, ids))
+        return found
 
     def put(self, changed: Iterable[tuple[str, Booking | None]], now: float) -> None:
         """Let these ids stand so (None: no longer); listeners hear each touched worker once, after all of them."""
@@ -97,6 +104,7 @@ class Tally:
         else:
             # most changes are of what a booking occupies: it keeps its place among those of its key
             self._bookings[id_] = booking
+            self._on.pop(booking.worker, None)
             was, amount = old.amount, booking.amount
             tokens, blocks = amount.prefill_tokens - was.prefill_tokens, amount.blocks - was.blocks
             requests = amount.requests - was.requests
@@ -105,6 +113,7 @@ class Tally:
 
     def _add(self, booking: Booking, before: dict[str, Amount]) -> None:
         self._bookings[booking.id] = booking
+        self._on.pop(booking.worker, None)
         if booking.key:
             self._keys.setdefault(booking.key, {})[booking.id] = None
         self._workers.setdefault(booking.worker, set()).add(booking.id)
@@ -113,6 +122,7 @@ class Tally:
 
     def _take(self, booking: Booking, before: dict[str, Amount]) -> None:
         del self._bookings[booking.id]
+        self._on.pop(booking.worker, None)
         if booking.key:
             ids = self._keys[booking.key]
             del ids[booking.id]

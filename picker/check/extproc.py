@@ -192,7 +192,11 @@ async def _certificate_at(address: str, security: Security) -> tuple[bytes, str]
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:
         writer.close()
-    return ssl.DER_cert_to_PEM_cert(shown).encode(), _a_name_in(x509.load_der_x509_certificate(shown))
+    try:
+        return ssl.DER_cert_to_PEM_cert(shown).encode(), _a_name_in(x509.load_der_x509_certificate(shown))
+    except ValueError as error:
+        # what OpenSSL takes is not always a certificate by the book
+        raise ProbeError(f"the certificate that is shown there makes no sense: {error}") from None
 
 
 def _a_name_in(certificate: x509.Certificate) -> str:

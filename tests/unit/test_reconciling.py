@@ -203,6 +203,9 @@ class Shown:
     def on(self, worker: str) -> tuple[Booking, ...]:
         return tuple(one for one in self.bookings if one.worker == worker)
 
+    def load(self, worker: str) -> Amount:
+        return Amount(0, 0, sum(one.amount.requests for one in self.on(worker)))
+
     def end_foreign(self, booking_id: str, cause: Cause) -> None:
         self.ended.append(booking_id)
 
