@@ -1,4 +1,4 @@
-"""`picker chaos run|list|show|selftest|errors`."""
+"""`picker chaos run|list|show|selftest|errors|gate`."""
 
 from __future__ import annotations
 
@@ -314,3 +314,27 @@ def errors(reports: tuple[Path, ...], kept: Path | None) -> None:
     click.echo(table(rows), nl=False)
     if kept is not None:
         kept.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+@command.command("gate", short_help="All runs of a suite in one table.")
+@click.argument(
+    "reports", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option(
+    "--json", "kept", type=click.Path(dir_okay=False, path_type=Path), help="Keep the verdicts there."
+)
+def gate(reports: tuple[Path, ...], kept: Path | None) -> None:
+    """Every run and every scenario of some reports of `run`: what passed, how long it took, what came near a bound.
+
+    Exit status: 0 every run passed, 1 one did not.
+    """
+    from chaos.gate import runs_of, table
+
+    try:
+        runs = runs_of(reports)
+    except (OSError, ValueError, KeyError) as error:
+        raise click.UsageError(f"no report can be read there: {error}") from None
+    click.echo(table(runs), nl=False)
+    if kept is not None:
+        kept.write_text(json.dumps({"runs": runs}, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(run["verdict"] != "pass" for run in runs))

@@ -12,6 +12,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))
 
 from chaos.errors import page as booking_errors  # noqa: E402 - found from the root only
+from chaos.gate import page as gate  # noqa: E402 - found from the root only
 from chaos.selftest_page import page as selftest  # noqa: E402 - found from the root only
 from tests.unit.serving.rows.page import page as ext_proc  # noqa: E402 - tests are found from the root only
 
@@ -40,6 +41,8 @@ def documents() -> dict[Path, str]:
     measured = pages(results)
     if (results / "chaos-errors.json").exists():
         measured["chaos-errors.md"] = booking_errors(results / "chaos-errors.json")
+    if (results / "chaos-release.json").exists():
+        measured["chaos-release.md"] = gate(results / "chaos-release.json")
     if (results / "chaos-selftest.json").exists():
         measured["chaos-selftest.md"] = selftest(results / "chaos-selftest.json")
     made = {DOCS / "settings.md": HEADER + markdown(), DOCS / "ext-proc.md": ext_proc(), README: readme()}
