@@ -6,11 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import settings
-
-# how long an example takes is the machine's business
-settings.register_profile("unit", deadline=None)
-settings.load_profile("unit")
 
 
 @pytest.fixture(autouse=True)
