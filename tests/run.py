@@ -46,7 +46,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         "lint",
-        180,
+        90,
         (
             (str(BIN / "ruff"), "check", "."),
             (str(BIN / "ruff"), "format", "--check", "."),
@@ -55,14 +55,14 @@ STAGES: tuple[Stage, ...] = (
         ),
     ),
     Stage("unit", 180, (pytest("-n", "2", "tests/unit"),)),
-    Stage("chart", 240, (pytest("-n", "2", "tests/chart"),)),
+    Stage("chart", 150, (pytest("-n", "2", "tests/chart"),)),
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
     Stage("serving", 420, (pytest("tests/serving"),)),
     Stage("e2e", 960, (pytest("tests/e2e"),)),
     Stage("kubernetes", 720, (pytest("tests/kubernetes"),)),
     Stage(
         "chaos",
-        420,
+        330,
         (
             ("rm", "-rf", "out/chaos"),
             (str(BIN / "picker"), "chaos", "run", "--suite", "smoke", "--report", "out/chaos"),
