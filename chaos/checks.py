@@ -71,7 +71,8 @@ UNTOLD: tuple[Check, ...] = tuple(
 )
 """`BOOKINGS`, where a fault takes the word of the gateway away, and with it what reports usually say, or every replica.
 
-Not where only the gateway dies: what it carried is cut, and reports show that at once."""
+Not where only the gateway dies: what it carried is cut, and reports show that at once. On a cluster also where a
+replica ends in good order: see `chaos.run.Run.ending_in_good_order`."""
 ALWAYS: tuple[Check, ...] = (answered(), whole(), *BOOKINGS)
 """What holds in every scenario in which nothing that a request needs is taken away: nothing fails, nothing is cut."""
 

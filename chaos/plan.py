@@ -83,6 +83,12 @@ class DryRun(Run):
         load = self.scenario.load.words() if self.scenario.load else "no load of its own"
         self._step(f"start the load ({load}); {seconds:g} s undisturbed", seconds)
 
+    async def a_busy_replica(self, *, at_least: int) -> str:
+        """Only says so."""
+        replica = self.a_replica()
+        self._step(f"wait until {replica} has {at_least} requests of its own under way", 0.0)
+        return replica
+
     async def hold(self, *, seconds: float) -> None:
         """Only says so."""
         self._step(f"{seconds:g} s so", seconds)

@@ -1,4 +1,4 @@
-"""Is a pool quiet? Between scenarios nothing may be left of the one before."""
+"""Is a pool quiet, is a replica busy? Between scenarios nothing may be left; before a fault something must be there."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ async def is_quiet(target: Target, http: aiohttp.ClientSession) -> bool:
         and all(each["plane"]["state"] == "healthy" and not each["plane"]["owing"] for each in pages)
         and all(len(each["members"]) == len(pages) for each in pages)
     )
+
+
+async def own_bookings(target: Target, http: aiohttp.ClientSession, replica: str) -> int:
+    """How many bookings of its own a replica shows; none where it does not answer."""
+    url, limit = f"http://{target.replicas()[replica]}/bookings.json", aiohttp.ClientTimeout(total=1.5)
+    try:
+        async with http.get(url, timeout=limit, headers=target.headers) as response:
+            page = await response.json(content_type=None)
+        return sum(each["owner"].startswith(f"{replica}/") for each in page["bookings"])
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError):
+        return 0

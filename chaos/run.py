@@ -17,12 +17,13 @@ import aiohttp
 from chaos.audit import AuditError
 from chaos.checkers import AUDIT, Check, judge
 from chaos.checkers.running import KeptRunning
+from chaos.checks import ALWAYS, UNTOLD, answered, whole
 from chaos.history import SCHEMA, HistoryError, Writer, read
 from chaos.injectors import Fault, Injection
 from chaos.load import OpenLoop, Sender
 from chaos.observe import LOOK_SECONDS, Observer
 from chaos.pace import KeptPace, note_stalls
-from chaos.quiet import is_quiet
+from chaos.quiet import is_quiet, own_bookings
 from chaos.reading import read_story
 from chaos.result import Result, ScenarioFailed, Stage, versions
 from chaos.scenario import Scenario, Twin
@@ -35,6 +36,8 @@ from chaos.verdict import Finding, Verdict, unknown, worst
 DRAIN_SECONDS = 45.0
 """Longest wait for the last answers."""
 QUIET_SECONDS = 20.0
+BUSY_SECONDS = 10.0
+"""Longest wait for a replica to have something under way."""
 SOAK_LOOKS = 1200
 PLAYED = "the scenario is played to its end"
 _LINE_BYTES = 1 << 20
@@ -108,6 +111,18 @@ class Run:
         """One of the replicas, by the seed."""
         return self.rng.choice(self.replicas)
 
+    async def a_busy_replica(self, *, at_least: int) -> str:
+        """One of the replicas, by the seed, once it has so many requests of its own under way; soon, in any case.
+
+        The seed says what is sent, not through which replica the gateway sends it.
+        """
+        replica, until = self.a_replica(), time.monotonic() + BUSY_SECONDS
+        while (  # noqa: ASYNC110 - a page is asked
+            await own_bookings(self.target, self.http, replica) < at_least and time.monotonic() < until
+        ):
+            await asyncio.sleep(0.1)
+        return replica
+
     def an_engine(self) -> str:
         """One of the engines, by the seed."""
         return self.rng.choice(self.engines)
@@ -154,6 +169,16 @@ class Run:
             return picks
         late = self._target.notice_seconds * self.scenario.load.rate / max(1, self.topology.replicas)
         return picks + math.ceil(late)
+
+    @property
+    def ending_in_good_order(self) -> tuple[Check, ...]:
+        """What holds where a replica is ended in good order: nothing fails, nothing is cut, every booking is right.
+
+        On a cluster its log stream may close while an entry is on its way, and gateways do not send it again: an end
+        that nobody told.
+        """
+        here = self._target is None or "local" in self._target.offers
+        return ALWAYS if here else (answered(), whole(), *UNTOLD)
 
     def note(self, name: str, **value: Any) -> None:
         """Write down something of the scenario's own, which its checks read."""

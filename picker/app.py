@@ -109,7 +109,11 @@ class Replica:
             settings.events, settings.pool.pool, self.index, clock=clock, on_stored=self._stored
         )
         self.reconciling = Reconciling(
-            self.desk, clock=clock, reports=self._reports, blind_seconds=settings.plane.drain_blind_seconds
+            self.desk,
+            clock=clock,
+            reports=self._reports,
+            log_expected=lambda: self.membership.log_expected,
+            blind_seconds=settings.plane.drain_blind_seconds,
         )
         self.membership = Membership(
             settings, self.desk, self.underway, clock=clock, rules=lambda: self.rules.digest

@@ -89,11 +89,22 @@ class Reconciling:
         *,
         clock: Callable[[], float],
         reports: Callable[[str], bool] = lambda _: True,
+        log_expected: Callable[[], bool] = lambda: False,
         blind_seconds: float = 10.0,
     ) -> None:
-        """``reports``: whether a worker reports its load; where not, a booking drains for ``blind_seconds`` only."""
+        """Take what it asks.
+
+        Args:
+            desk: This replica's hand in the plane.
+            clock: Monotonic seconds.
+            reports: Whether a worker reports its load; where not, a booking drains for ``blind_seconds`` only.
+            log_expected: Whether a gateway's log names what runs.
+            blind_seconds: How long a booking counts on a worker that does not report.
+
+        """
         self.counts = Counts()
         self._reports = reports
+        self._log_expected = log_expected
         self._blind_seconds = blind_seconds
         self._blind_since: dict[str, float] = {}
         """Worker with bookings that does not report -> when that was first seen."""
@@ -142,9 +153,13 @@ class Reconciling:
         """A scrape of the worker begins: what is active now, the engine has or is about to get.
 
         Of what drains now for its owner's silence this very scrape tells: a lease takes seconds to fall, so its worker
-        has long got it. What drains since its stream broke may still be on its way there: of it the next one tells.
+        has long got it. What drains since its stream broke may still be on its way there: of it the next one tells. So
+        it does where a log is to be heard: it may have gone to the silent owner, and has to find another one before it
+        can say which of the draining requests run. Reports only say how many.
         """
         look = self._asked[worker] = self._look(worker)
+        if self._log_expected():
+            return
         for one in look.draining:
             if one.cause is Cause.LEASE:
                 self._since.setdefault(worker, {}).setdefault(one.id, self._clock())

@@ -22,7 +22,8 @@ TRIES = 8
 async def booking_error_of_a_death(run: Run) -> None:
     """What replicas believe wrongly because one of them died is a tenth at most of what tell-and-forget makes of it."""
     await run.steady(seconds=4)
-    async with run.inject(kill(run.a_replica())):
+    replica = await run.a_busy_replica(at_least=4)
+    async with run.inject(kill(replica)):
         await run.hold(seconds=8)
     await run.settle(seconds=3)
     run.happened(fault_seen("kill"), calls_made(at_least=80), in_flight("kill", at_least=3, on="target"))

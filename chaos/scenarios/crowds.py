@@ -39,8 +39,8 @@ async def herd_of_equal_requests(run: Run) -> None:
 )
 async def responses_longer_than_every_deadline(run: Run) -> None:
     """A response that outlasts lease and drain deadline counts to its end, also when its replica is dead by then."""
-    replica = run.a_replica()
     await run.steady(seconds=4)
+    replica = await run.a_busy_replica(at_least=3)
     async with run.inject(kill(replica)):
         await run.hold(seconds=10)
     await run.settle(seconds=1)

@@ -66,7 +66,8 @@ async def plane_connections_reset_again_and_again(run: Run) -> None:
 async def replica_dies_while_the_plane_is_frozen(run: Run) -> None:
     """Two faults at once: the others serve on from their views, and once the plane is back the dead one's load goes."""
     await run.steady(seconds=3)
-    async with run.inject(kill(run.a_replica()), freeze("plane")):
+    replica = await run.a_busy_replica(at_least=3)
+    async with run.inject(kill(replica), freeze("plane")):
         await run.hold(seconds=6)
     await run.settle(seconds=4)
     run.happened(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.checks import ALWAYS, always, calls_made, fault_seen
+from chaos.checks import always, calls_made, fault_seen
 from chaos.injectors.release import cordon, cut_off, evict, rollout, scale
 from chaos.load import OpenLoop
 from chaos.run import Run
@@ -19,7 +19,7 @@ async def release_rolled_out_under_load(run: Run) -> None:
         await run.hold(seconds=1)
     await run.settle(seconds=4)
     run.happened(fault_seen("rollout"), calls_made(at_least=100))
-    run.holds(*ALWAYS)
+    run.holds(*run.ending_in_good_order)
 
 
 @scenario(load=STEADY, budget=120, needs=("scale",))
@@ -31,7 +31,7 @@ async def release_scaled_up_and_down_under_load(run: Run) -> None:
             await run.hold(seconds=4)
     await run.settle(seconds=4)
     run.happened(fault_seen("scale"), calls_made(at_least=100))
-    run.holds(*ALWAYS)
+    run.holds(*run.ending_in_good_order)
 
 
 @scenario(load=STEADY, budget=90, needs=("evict",))
@@ -43,7 +43,7 @@ async def replica_evicted_under_load(run: Run) -> None:
         await run.hold(seconds=2)
     await run.settle(seconds=4)
     run.happened(fault_seen("evict", replica), calls_made(at_least=80))
-    run.holds(*ALWAYS)
+    run.holds(*run.ending_in_good_order)
 
 
 @scenario(load=STEADY, budget=120, needs=("cordon", "evict"))
@@ -55,7 +55,7 @@ async def node_drained_under_load(run: Run) -> None:
         await run.hold(seconds=6)
     await run.settle(seconds=4)
     run.happened(fault_seen("cordon", replica), fault_seen("evict", replica), calls_made(at_least=80))
-    run.holds(*ALWAYS)
+    run.holds(*run.ending_in_good_order)
 
 
 @scenario(load=OpenLoop(rate=10, long_share=0.25), budget=120, needs=("cut-off",))

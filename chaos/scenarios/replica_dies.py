@@ -20,7 +20,8 @@ from chaos.topology import Topology
 async def replica_killed_in_a_burst(run: Run) -> None:
     """A replica killed in a burst costs the picks it had in hand at most; its load counts while it runs, no longer."""
     await run.steady(seconds=5.3)
-    async with run.inject(kill(run.a_replica())):
+    replica = await run.a_busy_replica(at_least=4)
+    async with run.inject(kill(replica)):
         await run.hold(seconds=8)
     await run.settle(seconds=4)
     run.happened(fault_seen("kill"), calls_made(at_least=120), in_flight("kill", at_least=3, on="target"))
@@ -31,7 +32,8 @@ async def replica_killed_in_a_burst(run: Run) -> None:
 async def replica_frozen_with_live_streams_then_resumed(run: Run) -> None:
     """A replica that stands still for four leases costs picks in hand at most; then takes nothing from anybody."""
     await run.steady(seconds=5)
-    async with run.inject(freeze(run.a_replica())):
+    replica = await run.a_busy_replica(at_least=4)
+    async with run.inject(freeze(replica)):
         await run.hold(seconds=12)
     await run.settle(seconds=6)
     run.happened(fault_seen("freeze", lasting=11), in_flight("freeze", at_least=2, on="target"))
@@ -47,7 +49,8 @@ async def replica_frozen_with_live_streams_then_resumed(run: Run) -> None:
 async def replica_killed_where_no_log_tells(run: Run) -> None:
     """Without an access log a replica's death cuts its responses; what no engine carries any more is gone in time."""
     await run.steady(seconds=5)
-    async with run.inject(kill(run.a_replica())):
+    replica = await run.a_busy_replica(at_least=4)
+    async with run.inject(kill(replica)):
         await run.hold(seconds=10)
     await run.settle(seconds=4)
     run.happened(fault_seen("kill"), calls_made(at_least=100), in_flight("kill", at_least=3, on="target"))

@@ -17,7 +17,8 @@ BESIDE = OpenLoop(rate=4, cancel_share=0)
 async def retried_after_a_loss_where_the_gateway_fails_closed(run: Run) -> None:
     """What a replica's death cuts is sent again and answered by another one; no try counts for longer than it works."""
     await run.steady(seconds=4)
-    async with run.inject(kill(run.a_replica())):
+    replica = await run.a_busy_replica(at_least=3)
+    async with run.inject(kill(replica)):
         await run.hold(seconds=7)
     await run.settle(seconds=2)
     run.happened(fault_seen("kill"), in_flight("kill", at_least=2, on="target"), retried(at_least=1))
@@ -28,7 +29,8 @@ async def retried_after_a_loss_where_the_gateway_fails_closed(run: Run) -> None:
 async def retried_after_a_loss_where_the_gateway_fails_open(run: Run) -> None:
     """A gateway that goes on without a picker changes none of it: what was cut is sent again, and counted once."""
     await run.steady(seconds=4)
-    async with run.inject(kill(run.a_replica())):
+    replica = await run.a_busy_replica(at_least=3)
+    async with run.inject(kill(replica)):
         await run.hold(seconds=7)
     await run.settle(seconds=2)
     run.happened(fault_seen("kill"), in_flight("kill", at_least=2, on="target"), retried(at_least=1))

@@ -210,11 +210,11 @@ class Shown:
         self.ended.append(booking_id)
 
 
-def _scrapes_until_ended(cause: Cause) -> int:
+def _scrapes_until_ended(cause: Cause, *, log: bool = False) -> int:
     """Of a worker that has nothing, from the first one begun after its one booking turned draining."""
     drains = Booking("a", "", W, ME, Amount(10, 2), state=State.DRAINING, cause=cause)
     desk, now = Shown(drains), 100.0
-    reconciling = Reconciling(cast("Desk", desk), clock=lambda: now)
+    reconciling = Reconciling(cast("Desk", desk), clock=lambda: now, log_expected=lambda: log)
     for scrape in range(1, 9):
         reconciling.asked(W)
         now += 0.01
@@ -229,6 +229,10 @@ def _scrapes_until_ended(cause: Cause) -> int:
 
 def test_the_first_scrape_after_a_lease_fell_tells_what_is_over() -> None:
     assert _scrapes_until_ended(Cause.LEASE) == 1
+
+
+def test_where_a_log_tells_which_requests_run_it_is_given_time_to_find_another_replica_first() -> None:
+    assert _scrapes_until_ended(Cause.LEASE, log=True) == 2
 
 
 def test_what_drains_since_its_stream_broke_may_be_on_its_way_at_the_first_scrape() -> None:
