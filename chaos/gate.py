@@ -1,4 +1,4 @@
-"""The release gate as it was last passed: every run of the suite in one table, kept beside the documentation.
+"""The release gate as it was last played: every run of the suite in one table, kept beside the documentation.
 
 ``picker chaos gate REPORT ... --json benchmarks/results/chaos-release.json`` keeps the verdicts of some reports;
 `make docs` makes ``docs/chaos-release.md`` from them.
@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-HEADER = """# The release gate, last passed
+HEADER = """# The release gate, last played
 
-Every scenario of the suite `release`, in all runs that were kept: how many of them passed, how long one takes, and the
+Every scenario of the suite `release`, in all runs that were kept, those that did not pass among them: how many passed, how long one takes, and the
 numbers nearest to a bound. A report in full, with its timelines and evidence: [on Redis](chaos-release-redis.html),
 [on NATS](chaos-release-nats.html) (open them from a checkout). How to read one: [chaos.md](chaos.md).
 
