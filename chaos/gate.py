@@ -14,9 +14,10 @@ from typing import Any
 
 HEADER = """# The release gate, last played
 
-Every scenario of the suite `release`, in all runs that were kept, those that did not pass among them: how many passed, how long one takes, and the
-numbers nearest to a bound. A report in full, with its timelines and evidence: [on Redis](chaos-release-redis.html),
-[on NATS](chaos-release-nats.html) (open them from a checkout). How to read one: [chaos.md](chaos.md).
+Every scenario of the suite `release`, in all runs that were kept, those that did not pass among them: how many passed,
+how long one takes, and the numbers nearest to a bound. A report in full, with its timelines and evidence:
+[on Redis](chaos-release-redis.html), [on NATS](chaos-release-nats.html) (open them from a checkout). How to read one:
+[chaos.md](chaos.md).
 
 """
 FOOTER = """
