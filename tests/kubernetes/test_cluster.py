@@ -6,12 +6,14 @@ import json
 import textwrap
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dns.resolver
 import pytest
 
 from tests.kubernetes.asking import until
+from tests.kubernetes.cluster.container import Mount, Outfit
 from tests.kubernetes.cluster.images import PICKER
 from tests.kubernetes.cluster.network import NODE
 from tests.kubernetes.cluster.running import Running
@@ -161,3 +163,12 @@ async def test_what_an_account_may_not_do_is_denied_and_in_the_audit_log(plain: 
     answer = json.loads(plain.log(NAMESPACE, "nosy", "main"))
     assert answer["reason"] == "Forbidden"
     assert path in [each["requestURI"] for each in plain.denied()]
+
+
+def test_what_lies_within_another_mount_is_mounted_after_it(tmp_path: Path) -> None:
+    inner, outer = Mount(tmp_path, "/tmp/some/where/deep"), Mount(tmp_path, "/tmp")
+    for mounts in ((inner, outer), (outer, inner)):
+        script = Outfit(("true",), {}, mounts, "network", tmp_path).script()
+        assert script.index(f"--rbind {tmp_path} tmp\n") < script.index(
+            f"--rbind {tmp_path} tmp/some/where/deep\n"
+        )

@@ -60,7 +60,8 @@ class Outfit:
             f"mount -t overlay overlay -o lowerdir=/,upperdir={root}/upper,workdir={root}/work {root}/merged",
             f"cd {root}/merged",
             *(f"mount --rbind /{name} {name}" for name in ("proc", "sys", "dev")),
-            *(line for mount in self.mounts for line in _mounted(mount)),
+            # what lies within another mount comes after it: this repository may well be somewhere below /tmp
+            *(line for mount in sorted(self.mounts, key=_depth) for line in _mounted(mount)),
         ]
         if self.read_only:
             lines.append("mount -o remount,ro .")
@@ -72,6 +73,10 @@ class Outfit:
         start = ["env", "-C", self.workdir, "setpriv", *drop, "--pdeathsig", "KILL", *self.argv]
         lines.append(f"exec chroot . {shlex.join(start)}")
         return "\n".join(lines) + "\n"
+
+
+def _depth(mount: Mount) -> int:
+    return len(Path(mount.target).parts)
 
 
 def _mounted(mount: Mount) -> list[str]:
