@@ -7,6 +7,7 @@ import json
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
@@ -294,13 +295,18 @@ def selftest(keywords: str, seed: int, report: Path) -> None:
     sys.exit(test(keywords=keywords, seed=seed, folder=report, say=click.echo))
 
 
+def _of_reports(wanted: Callable[..., None]) -> Callable[..., None]:
+    """A command on the reports of runs, whose numbers can be kept."""
+    folder, file = (
+        click.Path(exists=True, file_okay=False, path_type=Path),
+        click.Path(dir_okay=False, path_type=Path),
+    )
+    of = click.argument("reports", nargs=-1, required=True, type=folder)
+    return of(click.option("--json", "kept", type=file, help="Keep the numbers there.")(wanted))
+
+
 @command.command("errors", short_help="What deaths and retries cost in booking error, as a table.")
-@click.argument(
-    "reports", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
-@click.option(
-    "--json", "kept", type=click.Path(dir_okay=False, path_type=Path), help="Keep the numbers there."
-)
+@_of_reports
 def errors(reports: tuple[Path, ...], kept: Path | None) -> None:
     """Booking error of a replica's death and of retries, beside other policies, from the reports of `run`."""
     from chaos.errors import rows_of, table
@@ -317,12 +323,7 @@ def errors(reports: tuple[Path, ...], kept: Path | None) -> None:
 
 
 @command.command("gate", short_help="All runs of a suite in one table.")
-@click.argument(
-    "reports", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
-@click.option(
-    "--json", "kept", type=click.Path(dir_okay=False, path_type=Path), help="Keep the verdicts there."
-)
+@_of_reports
 def gate(reports: tuple[Path, ...], kept: Path | None) -> None:
     """Every run and every scenario of some reports of `run`: what passed, how long it took, what came near a bound.
 

@@ -31,17 +31,11 @@ import grpc
 import orjson
 
 from chaos.history import Type, Writer
+from picker.serving.gateway import headers_set, request_body, request_headers, response_body, response_headers
 from picker.serving.methods import LOGS
 from picker.serving.modes import BodyMode
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER
-from picker.serving.testing import (
-    headers_set,
-    request_body,
-    request_headers,
-    response_body,
-    response_headers,
-)
 from picker.serving.wire import accesslog_pb2 as log
 from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
 from picker.sim.model import MODEL

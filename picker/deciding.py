@@ -238,7 +238,7 @@ class Deciding:
             hashes = wish.hashes[0]
             overlaps = self._predicted.extended(hashes, self._index.holders(hashes), now)
         if unseen:
-            lineup = lineup.aged(ageing(unseen), view.own_load)
+            lineup = lineup.carrying(self._aged(names, unseen))
         return lineup.choose(wish.demand, overlaps, self._rng, self._fallbacks)
 
     def _booked_anew(self, worker: str, _requests: int, _blocks: int, _now: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ MOST_SEQUENCES: Final = 1_024
 MOST_STRETCHES: Final = 4_096
 """Stretches of hashed prompts that are remembered, of 32 blocks each: about 6 MB."""
 
-_chains = Chains(MOST_STRETCHES)
+_chains = Chains(MOST_STRETCHES, secret=secrets.randbits(64))
 
 
 @value

@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 import aiohttp
 import orjson
 
+from discovery.bounded import TooLargeError, read_bounded
+
 CALL_SECONDS = 10.0
 """How long a call may take that is answered in one piece."""
 CONNECT_SECONDS = 5.0
@@ -75,7 +77,7 @@ class Api:
         """
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         async with self._called(path, query, timeout) as response:
-            return _object(await _whole(response))
+            return _object(await whole(response))
 
     async def post(self, path: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """
@@ -87,7 +89,7 @@ class Api:
         """
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         async with self._called(path, {}, timeout, entry) as response:
-            return _object(await _whole(response))
+            return _object(await whole(response))
 
     async def lines(
         self, path: str, *, silent: float, **query: str | int
@@ -138,7 +140,7 @@ class Api:
                 response = await _request(session.client, path, query, timeout, entry)
             try:
                 if response.status not in (200, 201):
-                    raise ApiError(response.status, _message(await _whole(response)))
+                    raise ApiError(response.status, _message(await whole(response)))
                 yield response
             finally:
                 response.close()
@@ -233,13 +235,12 @@ def _ask_for_life(response: aiohttp.ClientResponse) -> None:
                 wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-async def _whole(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_PAGE:
-            raise ApiError(0, f"an answer of more than {MAX_PAGE} bytes")
-    return bytes(body)
+async def whole(response: aiohttp.ClientResponse) -> bytes:
+    """All of an answer of the API server. Raises `ApiError` where it is larger than `MAX_PAGE`."""
+    try:
+        return await read_bounded(response.content, most=MAX_PAGE)
+    except TooLargeError as error:
+        raise ApiError(0, f"an answer of {error}") from error
 
 
 def _object(text: bytes) -> Mapping[str, Any]:

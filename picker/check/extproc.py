@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from discovery.address import split_address
+from picker.serving.gateway import headers_set, request_body, request_headers, response_headers
 from picker.serving.methods import CHECK, PROCESS
 from picker.serving.modes import BodyMode
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, REASON_HEADER
-from picker.serving.testing import headers_set, request_body, request_headers, response_headers
 from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse
 

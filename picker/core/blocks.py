@@ -98,17 +98,18 @@ def _chained(parent: int | None, data: bytes, end: int, width: int, seed: int) -
 class Chains:
     """`sequence_hashes` that remembers stretches of chains: what prompts begin with alike is hashed once.
 
-    A stretch is known by where it begins and by 128 bits of xxh3 over its tokens. Like the hashes themselves that is
-    not cryptographic: a made-up collision can misroute a request of the one who made it.
+    A stretch is known by where it begins and by 128 bits of xxh3 over its tokens under a seed that no client knows: two
+    made up to collide would let one client's prompt be taken for another's, and misroute it.
 
     Args:
         most: Most stretches that are remembered, of `STRETCH` blocks each; the oldest go first.
+        secret: The seed, 64 bits drawn at random at the start.
     """
 
-    __slots__ = ("_known", "_most")
+    __slots__ = ("_known", "_most", "_secret")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, *, secret: int) -> None:
+        self._most, self._secret = most, secret
         self._known: dict[tuple[int | None, int, int, int], list[int]] = {}
 
     def __len__(self) -> int:
@@ -127,7 +128,7 @@ class Chains:
         long = width * STRETCH
         for start in range(0, end - long + 1, long):
             stretch = data[start : start + long]
-            key = (last, seed, width, xxh3_128_intdigest(stretch))
+            key = (last, seed, width, xxh3_128_intdigest(stretch, self._secret))
             known = self._known.get(key)
             if known is None:
                 known = _chained(last, stretch, long, width, seed)

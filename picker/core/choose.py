@@ -243,7 +243,7 @@ def choose(
     the reasons are read from it. ``fallbacks`` further workers are named, the next cheapest ones. ``added`` is part of
     the prices.
     """
-    open_to = [c for c in candidates if not c.barred and (not c.max_requests or not _full(c))]
+    open_to = [c for c in candidates if not c.barred and (not c.max_requests or not c.full)]
     if not open_to:
         none = all(candidate.barred not in ("", FULL) for candidate in candidates)
         return (NoWorker if none else AllFull)(candidates, demand, weights, added)
@@ -273,7 +273,7 @@ def offer(
     scale = (max(prices) - min(prices)) * weights.temperature
     noise = [scale * math.log(max(rng.expovariate(1.0), 1e-300)) if scale > 0 else 0.0 for _ in prices]
     best = heapq.nsmallest(
-        most, range(len(prices)), key=lambda at: (_full(allowed[at]), prices[at] + noise[at], rng.random())
+        most, range(len(prices)), key=lambda at: (allowed[at].full, prices[at] + noise[at], rng.random())
     )
     rng.shuffle(best)
     return Offer(
@@ -314,12 +314,8 @@ def _prices(
     return prices
 
 
-def _full(candidate: Candidate) -> bool:
-    return candidate.full
-
-
 def _left_out(candidate: Candidate) -> str:
-    return candidate.barred or (FULL if _full(candidate) else "")
+    return candidate.barred or (FULL if candidate.full else "")
 
 
 def _fallbacks(

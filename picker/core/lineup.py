@@ -7,7 +7,7 @@ changes is worked out when a worker's load changes, and a pick compares those. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, overload
 
@@ -137,32 +137,12 @@ class Lineup:
         _mark(self._full, place, on=0 < self._limit <= count)
         _mark(self._odd, place, on=tokens < 0 or blocks < 0 or requests < 0)
 
-    def aged(self, factor: float, own: Callable[[str], Carried]) -> Lineup:
-        """A line-up of the same workers whose foreign load is moved toward its mean, as by `picker.core.load.aged`.
-
-        Args:
-            factor: how far, 0..1.
-            own: the part of a worker's booked load that is not foreign.
-        """
+    def carrying(self, loads: Mapping[str, Load]) -> Lineup:
+        """A line-up of the same workers, each with that load booked instead; what is unbooked stays."""
         line = Lineup(self._weights, block_size=self._size, limit=self._limit)
         line.line_up(self._names)
-        mine = [own(name) for name in self._names]
-        tokens = [
-            all_.prefill_tokens - one.prefill_tokens for all_, one in zip(self._booked, mine, strict=True)
-        ]
-        blocks = [all_.blocks - one.blocks for all_, one in zip(self._booked, mine, strict=True)]
-        requests = [all_.requests - one.requests for all_, one in zip(self._booked, mine, strict=True)]
-        n, keep = max(len(mine), 1), 1.0 - factor
-        more_tokens, more_blocks, more_requests = (
-            factor * sum(part) / n for part in (tokens, blocks, requests)
-        )
-        for place, (name, one) in enumerate(zip(self._names, mine, strict=True)):
-            load = Load(
-                one.prefill_tokens + (keep * tokens[place] + more_tokens),
-                one.blocks + (keep * blocks[place] + more_blocks),
-                one.requests + (keep * requests[place] + more_requests),
-            )
-            line.put(name, load, self._unbooked[place])
+        for place, name in enumerate(self._names):
+            line.put(name, loads[name], self._unbooked[place])
         return line
 
     def choose(

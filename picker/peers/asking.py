@@ -16,6 +16,7 @@ from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 from yarl import URL
 
+from discovery.bounded import TooLargeError, read_bounded
 from picker.loopback import is_loopback_host
 from picker.peers.counts import FAILURES, Counts, Failure
 from picker.peers.credentials import Credentials, PeerCertificates
@@ -171,7 +172,9 @@ class Peer:
                 allow_redirects=False,
             ) as answer:
                 _judge(answer.status, path)
-                return await _bounded(answer.content, most)
+                return await read_bounded(answer.content, most=most)
+        except TooLargeError as error:
+            raise AskError("too_large", str(error)) from None
         except _WrongPeerError as error:
             raise AskError("certificate", str(error)) from None
         except aiohttp.ClientSSLError as error:
@@ -206,16 +209,6 @@ def _judge(status: int, path: str) -> None:
         raise AskError("refused", str(status))
     if status != 200:
         raise AskError("status", str(status))
-
-
-async def _bounded(content: aiohttp.StreamReader, most: int) -> bytes:
-    pieces, size = [], 0
-    async for piece in content.iter_any():
-        size += len(piece)
-        if size > most:
-            raise AskError("too_large", f"more than {most} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 class Asking:

@@ -95,6 +95,7 @@ class PeersPort:
         """Stop listening."""
         if self._renewal is not None:
             self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

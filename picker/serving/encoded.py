@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from picker.serving import replies
 from picker.serving.modes import BodyMode
-from picker.serving.replies import PIECE
 from picker.serving.seam import Picked, Refused
 from picker.serving.wire.extproc_pb2 import ProcessingResponse
 
+PIECE = 62_000
+"""Most body bytes in one answer: some gateways cap messages at 64 KB."""
 REMEMBERED = 4_096
 """Most decisions, but for their booking's id, that are remembered as bytes: one for each worker, or list of workers."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from picker.serving.modes import BodyMode
 from picker.serving.reading import BALANCER_NAMESPACE
@@ -16,9 +16,6 @@ from picker.serving.wire.extproc_pb2 import (
     ProcessingResponse,
     TrailersResponse,
 )
-
-PIECE = 62_000
-"""Most body bytes in one answer: some gateways cap messages at 64 KB."""
 
 _OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
@@ -72,16 +69,6 @@ def body_passed() -> ProcessingResponse:
     response = ProcessingResponse()
     response.request_body.response.SetInParent()
     return response
-
-
-def streamed(body: bytes, *, end: bool, response: bool) -> Iterator[ProcessingResponse]:
-    """A full duplex body in messages of at most `PIECE` bytes, the last one ending it where ``end`` says so."""
-    for piece, last in _pieces(body, end=end):
-        message = ProcessingResponse()
-        answer = message.response_body if response else message.request_body
-        mutation = answer.response.body_mutation.streamed_response
-        mutation.body, mutation.end_of_stream = piece, last
-        yield message
 
 
 def trailers_passed() -> ProcessingResponse:
@@ -183,13 +170,3 @@ def _set(mutation: HeaderMutation, headers: Iterable[tuple[str, str]]) -> None:
         # raw bytes only: a text value arrives empty at the worker from Envoy 1.27 on
         header.key, header.raw_value = name, value.encode()
         option.append_action = _OVERWRITE
-
-
-def _pieces(body: bytes, *, end: bool) -> Iterator[tuple[bytes, bool]]:
-    if len(body) <= PIECE:
-        if body or end:
-            yield body, end
-        return
-    last = (len(body) - 1) // PIECE * PIECE
-    for at in range(0, len(body), PIECE):
-        yield body[at : at + PIECE], end and at == last

@@ -23,6 +23,7 @@ from picker.serving.reading import (
     subset_of,
 )
 from picker.serving.wire.extproc_pb2 import HeaderValue, ProcessingRequest
+from picker.settings import SECRET_HEADERS
 
 KNOWN_ENTRIES = 2_048
 KNOWN_ENTRY_SIZE = 128
@@ -30,7 +31,7 @@ KNOWN_ENTRY_SIZE = 128
 KNOWN_EXTRA_SIZE = 1_024
 """Longest metadata and attributes that are remembered as they were read."""
 
-_SECRETS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"))
+_SECRETS = frozenset((*SECRET_HEADERS, "set-cookie"))
 """Headers of which nothing is remembered."""
 
 _KINDS = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import aiohttp
 
+from discovery.bounded import TooLargeError, read_bounded
+
 
 class PageError(Exception):
     """A page that is not to be had: ``kind`` is ``refused`` or ``too_large``, the text says what happened."""
@@ -41,10 +43,8 @@ async def fetch(session: aiohttp.ClientSession, url: str, *, most: int) -> bytes
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding.lower() != "identity":
             raise PageError("refused", f"it answered in {encoding[:20]!r}, which was not asked for")
-        page = bytearray()
-        async for chunk in response.content.iter_any():
-            page += chunk
-            if len(page) > most:
-                response.close()
-                raise PageError("too_large", f"its page is larger than {most} bytes")
-        return bytes(page)
+        try:
+            return await read_bounded(response.content, most=most)
+        except TooLargeError as error:
+            response.close()
+            raise PageError("too_large", f"its page is larger than {most} bytes") from error

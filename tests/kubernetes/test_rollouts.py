@@ -45,7 +45,7 @@ class Peers:
         self._begun = time.monotonic()
         self._now: Addresses = frozenset()
         self._staying: list[str] = []
-        """A replica that ends follows nobody any more."""
+        """One that ends is not asked: it may be gone before it answers."""
 
     def _changed(self, event: str, item: Object) -> None:
         found = [each for one in self._slices.objects.values() for each in one["endpoints"] or ()]

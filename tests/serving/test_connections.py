@@ -11,11 +11,11 @@ import grpc
 import pytest
 
 from picker.serving import server as serving
+from picker.serving.gateway import request_body, request_headers
 from picker.serving.methods import PROCESS as METHOD
 from picker.serving.modes import BodyMode
 from picker.serving.seam import End, Picked
 from picker.serving.server import Server
-from picker.serving.testing import request_body, request_headers
 from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
 from picker.settings import ServingSettings
 

@@ -15,6 +15,7 @@ import pytest
 from hpack import Decoder, Encoder
 
 from picker.serving import server as serving
+from picker.serving.gateway import request_body, request_headers, response_headers
 from picker.serving.http2 import floods, frames
 from picker.serving.http2.frames import frame
 from picker.serving.methods import CHECK, LOGS, PROCESS, WATCH
@@ -22,7 +23,6 @@ from picker.serving.modes import BodyMode
 from picker.serving.native import link, router
 from picker.serving.seam import End, HttpRequest, Picked, Refused
 from picker.serving.server import Server
-from picker.serving.testing import request_body, request_headers, response_headers
 from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest
 from picker.settings import ServingSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import OpenGate
+    from tests.serving.conftest import Gate, OpenGate
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -39,15 +39,20 @@ def limited(*, behind: bool) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+async def five(gate: Gate, pair: tuple[str, str]) -> list[int]:
+    """The statuses of five requests, one after the other."""
+    statuses = []
+    for _ in range(5):
+        async with gate.client.post(gate.url(pair), data=BODY) as answer:
+            statuses.append(answer.status)
+    return statuses
+
+
 async def test_what_is_limited_before_the_picker_never_asks_it(tmp_path: Path, open_gate: OpenGate) -> None:
     async with open_gate(tmp_path, PAIRS, envoy={"change": limited(behind=False)}) as gate:
         for pair in PAIRS:
             gate.renew()
-            statuses = []
-            for _ in range(5):
-                async with gate.client.post(gate.url(pair), data=BODY) as answer:
-                    statuses.append(answer.status)
-            assert statuses == [200, 429, 429, 429, 429]
+            assert await five(gate, pair) == [200, 429, 429, 429, 429]
             assert len(gate.picks.requests) == 1
 
 
@@ -57,11 +62,7 @@ async def test_what_is_limited_behind_the_picker_is_picked_for_and_lets_go_at_on
     async with open_gate(tmp_path, PAIRS, envoy={"change": limited(behind=True)}) as gate:
         for pair in PAIRS:
             gate.renew()
-            statuses = []
-            for _ in range(5):
-                async with gate.client.post(gate.url(pair), data=BODY) as answer:
-                    statuses.append(answer.status)
-            assert statuses == [200, 429, 429, 429, 429]
+            assert await five(gate, pair) == [200, 429, 429, 429, 429]
             assert len(gate.picks.requests) == 5
             await gate.eventually(lambda: len(gate.picks.overs) == 5)
             assert gate.server.open_streams == 0

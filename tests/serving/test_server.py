@@ -12,12 +12,12 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from picker.serving.gateway import request_body, request_headers, response_headers
 from picker.serving.methods import CHECK, LOGS, WATCH
 from picker.serving.methods import PROCESS as METHOD
 from picker.serving.modes import BodyMode
 from picker.serving.seam import BOOKING_HEADER, End, HttpRequest, Picked, Refused
 from picker.serving.server import PortError, Server
-from picker.serving.testing import request_body, request_headers, response_headers
 from picker.serving.wire import accesslog_pb2 as log
 from picker.serving.wire.extproc_pb2 import ProcessingMode, ProcessingRequest, ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse

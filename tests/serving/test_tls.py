@@ -15,11 +15,11 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from picker.serving.gateway import request_headers
 from picker.serving.methods import CHECK, LOGS
 from picker.serving.methods import PROCESS as METHOD
 from picker.serving.seam import Picked
 from picker.serving.server import Server
-from picker.serving.testing import request_headers
 from picker.serving.wire.extproc_pb2 import ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from picker.settings import ServingSettings

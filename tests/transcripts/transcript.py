@@ -17,7 +17,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from picker.serving import replies
+from picker.serving import encoded
 from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import BodySeen, Decide, Effect, Over, ResponseSeen, Send, SendBody
@@ -122,7 +122,10 @@ def entries_of(effect: Effect) -> list[Entry]:
         case Send(message):
             return [_sent(message)]
         case SendBody(body, end, response):
-            return [_sent(message) for message in replies.streamed(body, end=end, response=response)]
+            return [
+                _sent(ProcessingResponse.FromString(data))
+                for data in encoded.streamed(body, end=end, response=response)
+            ]
         case Decide(request):
             return [Entry("decide", json.dumps(_shown(request), sort_keys=True))]
         case ResponseSeen(_, response):

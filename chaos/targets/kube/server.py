@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import aiohttp
 import orjson
 
-from discovery.kubernetes.api import CALL_SECONDS, CONNECT_SECONDS, MAX_PAGE, ApiError, in_cluster
+from discovery.kubernetes.api import CALL_SECONDS, CONNECT_SECONDS, ApiError, in_cluster, whole
 
 MERGE = "application/merge-patch+json"
 AGENT = "picker-chaos"
@@ -57,7 +57,7 @@ class Server:
                     body=None if body is None else dict(body), _request_timeout=limit,
                 )  # fmt: skip
                 async with answer.response as response:
-                    return _object(response.status, await _whole(response))
+                    return _object(response.status, await whole(response))
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             raise ApiError(0, _reason(error)) from error
 
@@ -135,15 +135,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"the API server did not answer within {CALL_SECONDS:g} s"
     return f"{type(error).__name__}: {error}"[:500].rstrip(": ")
-
-
-async def _whole(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_PAGE:
-            raise ApiError(0, f"an answer of more than {MAX_PAGE} bytes")
-    return bytes(body)
 
 
 def _object(status: int, body: bytes) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from picker.serving import encoded, refusals, replies
+from picker.serving import encoded, refusals
 from picker.serving.effects import (
     BodySeen,
     Close,
@@ -188,7 +188,7 @@ class ExtProcCall(Call):
             if isinstance(effect, Send):
                 parts.append(effect.data)
             elif isinstance(effect, SendBody):
-                if len(effect.body) <= replies.PIECE:
+                if len(effect.body) <= encoded.PIECE:
                     parts += _pieces(effect)
                 else:
                     parts.append(_pieces(effect))

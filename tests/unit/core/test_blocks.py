@@ -120,7 +120,7 @@ def test_a_media_hash_outside_64_bits_is_refused() -> None:
 def test_remembered_stretches_change_no_hash(
     prompts: list[list[int]], size: int, most: int, lora: str
 ) -> None:
-    chains = Chains(most)
+    chains = Chains(most, secret=5)
     whole: list[int] = []
     for part in prompts:
         whole = [*whole[: len(whole) // 2], *part * 3]
@@ -131,7 +131,7 @@ def test_remembered_stretches_change_no_hash(
 
 
 def test_stretches_under_another_seed_or_size_are_others() -> None:
-    chains, prompt = Chains(100), [7] * 2_000
+    chains, prompt = Chains(100, secret=5), [7] * 2_000
     for size in (16, 8, 4):
         for lora, salt in (("", ""), ("a", ""), ("", "a"), ("b", "a")):
             hashes = chains.hashes(prompt, size, lora=lora, salt=salt)
@@ -139,11 +139,11 @@ def test_stretches_under_another_seed_or_size_are_others() -> None:
 
 
 def test_what_a_caller_does_to_its_hashes_is_not_remembered() -> None:
-    chains, prompt = Chains(10), [3] * (32 * 16)
+    chains, prompt = Chains(10, secret=5), [3] * (32 * 16)
     chains.hashes(prompt, 16).clear()
     assert chains.hashes(prompt, 16) == sequence_hashes(prompt, 16)
 
 
 def test_remembering_refuses_a_block_size_below_one_token() -> None:
     with pytest.raises(ValueError, match="at least 1 token"):
-        Chains(1).hashes([1], 0)
+        Chains(1, secret=5).hashes([1], 0)

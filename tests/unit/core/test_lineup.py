@@ -100,15 +100,12 @@ def test_with_foreign_load_moved_toward_its_mean_it_chooses_as_if_every_worker_w
     lineup.line_up([name for name, *_ in given])
     for name, mine, theirs, more, _ in given:
         lineup.put(name, Load(*map(sum, zip(mine, theirs, strict=True))), more)
-    own = {name: mine for name, mine, *_ in given}
     moved = aged({name: theirs for name, _, theirs, *_ in given}, factor)
-    candidates = [
-        Candidate(name, Load(*map(sum, zip(mine, moved[name], strict=True))), more, overlap, limit)
-        for name, mine, _, more, overlap in given
-    ]
+    loads = {name: Load(*map(sum, zip(mine, moved[name], strict=True))) for name, mine, *_ in given}
+    candidates = [Candidate(name, loads[name], more, overlap, limit) for name, _, _, more, overlap in given]
     held = {name: overlap for name, *_, overlap in given if overlap.total}
     ours, theirs_ = Random(seed), Random(seed)
-    found = lineup.aged(factor, own.__getitem__).choose(demand, held, ours, fallbacks)
+    found = lineup.carrying(loads).choose(demand, held, ours, fallbacks)
     wanted = choose(candidates, demand, w, theirs_, fallbacks)
     assert type(found) is type(wanted)
     assert ours.getstate() == theirs_.getstate()

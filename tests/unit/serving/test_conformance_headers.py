@@ -14,17 +14,10 @@ from picker.serving.conformance import (
 from picker.serving.counts import Counts
 from picker.serving.effects import Decide, Effect
 from picker.serving.exchange import Exchange
+from picker.serving.gateway import headers_set, request_body, request_headers, response_headers
 from picker.serving.modes import BodyMode
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
-from picker.serving.testing import (
-    LIMITS,
-    PICKED,
-    answers,
-    headers_set,
-    request_body,
-    request_headers,
-    response_headers,
-)
+from picker.serving.testing import LIMITS, PICKED, answers
 from picker.settings import ServingSettings
 
 

@@ -13,18 +13,10 @@ from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Abandon, Close, Decide, Effect, Over, Send
 from picker.serving.exchange import Exchange, Hold, Limits
+from picker.serving.gateway import common_of, header_map, headers_set, request_trailers, response_trailers
 from picker.serving.modes import BodyMode
 from picker.serving.seam import End, HttpRequest, Picked, Refused, Responded
-from picker.serving.testing import (
-    Gateway,
-    ScriptedReading,
-    answers,
-    common_of,
-    header_map,
-    headers_set,
-    request_trailers,
-    response_trailers,
-)
+from picker.serving.testing import Gateway, ScriptedReading, answers
 from picker.serving.wire.extproc_pb2 import (
     HttpBody,
     HttpHeaders,

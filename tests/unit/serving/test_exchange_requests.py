@@ -9,21 +9,12 @@ import pytest
 
 from picker.serving.effects import Abandon, Close, Decide, Effect
 from picker.serving.exchange import AT_ONCE_SECONDS, GUESS_SECONDS, Limits
+from picker.serving.gateway import POST, common_of, headers_set, request_headers, request_trailers
 from picker.serving.modes import BodyMode
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.refusals import STREAMS_FULL
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, End, HttpRequest, Picked, Refused
-from picker.serving.testing import (
-    LIMITS,
-    PICKED,
-    POST,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-    request_headers,
-    request_trailers,
-)
+from picker.serving.testing import LIMITS, PICKED, Gateway, answers
 from picker.serving.wire.extproc_pb2 import (
     HeaderMap,
     HeaderValue,

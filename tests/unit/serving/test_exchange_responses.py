@@ -6,17 +6,11 @@ import pytest
 
 from picker.serving.effects import Abandon, BodySeen, Close, Decide, Over, ResponseSeen
 from picker.serving.exchange import AT_ONCE_SECONDS
+from picker.serving.gateway import common_of, response_headers, response_trailers
 from picker.serving.modes import BodyMode
 from picker.serving.reading import BALANCER_NAMESPACE, SERVED_KEY
 from picker.serving.seam import End, Responded
-from picker.serving.testing import (
-    PICKED,
-    Gateway,
-    answers,
-    common_of,
-    response_headers,
-    response_trailers,
-)
+from picker.serving.testing import PICKED, Gateway, answers
 
 BOOKING = PICKED.booking_id
 RESPONSE_MODES = [mode for mode in BodyMode if mode is not BodyMode.UNTOLD]

@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 from picker.serving.effects import BodySeen, Close, Decide, Over
+from picker.serving.gateway import common_of, headers_set, response_trailers
 from picker.serving.modes import BodyMode
 from picker.serving.seam import End, Picked, Responded
-from picker.serving.testing import (
-    LIMITS,
-    PICKED,
-    Gateway,
-    ScriptedReading,
-    answers,
-    common_of,
-    headers_set,
-    response_trailers,
-)
+from picker.serving.testing import LIMITS, PICKED, Gateway, ScriptedReading, answers
 from picker.serving.wire.extproc_pb2 import ProcessingResponse
 
 BOOKING = PICKED.booking_id

@@ -7,16 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from picker.serving.effects import Close, Decide, Over
+from picker.serving.gateway import POST, common_of, headers_set, request_trailers
 from picker.serving.modes import BodyMode
 from picker.serving.seam import End, HttpRequest, Picked
-from picker.serving.testing import (
-    POST,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-    request_trailers,
-)
+from picker.serving.testing import Gateway, answers
 
 SIZES = [0, 1, 5, 62_000, 62_001, 200_000]
 OLD = b"12345"

@@ -11,11 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from picker.serving import shown as module
-from picker.serving.messages import message_of
-from picker.serving.modes import BodyMode
-from picker.serving.reading import MAX_HEADER_BYTES, MAX_HEADERS, SUBSET_KEY, SUBSET_NAMESPACE
-from picker.serving.shown import Shown, read, shown_of
-from picker.serving.testing import (
+from picker.serving.gateway import (
     request_body,
     request_headers,
     request_trailers,
@@ -23,6 +19,10 @@ from picker.serving.testing import (
     response_headers,
     response_trailers,
 )
+from picker.serving.messages import message_of
+from picker.serving.modes import BodyMode
+from picker.serving.reading import MAX_HEADER_BYTES, MAX_HEADERS, SUBSET_KEY, SUBSET_NAMESPACE
+from picker.serving.shown import Shown, read, shown_of
 from picker.serving.wire.extproc_pb2 import HeaderMap, HeaderValue, ProcessingRequest
 
 NAMES = ("x-request-id", "X-Picker-Booking", ":path", "authorization", "", "content-type", "\u00e4")

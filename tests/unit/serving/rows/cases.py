@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from picker.serving.effects import Close, Decide, ResponseSeen
+from picker.serving.gateway import POST, common_of, headers_set, request_headers
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.seam import BOOKING_HEADER, DESTINATION_HEADER, End, Picked
-from picker.serving.testing import (
-    LIMITS,
-    PICKED,
-    POST,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-    request_headers,
-)
+from picker.serving.testing import LIMITS, PICKED, Gateway, answers
 from stateplane.booking import State
 from tests.unit.picking.world import A, B, C, World
 from tests.unit.serving.rows.shared import (

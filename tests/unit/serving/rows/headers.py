@@ -5,20 +5,14 @@ from __future__ import annotations
 from picker.requests.rewriting import Rewrite, Rule, Rules, Target
 from picker.responses.counts import Counts as ReadingCounts
 from picker.responses.reading import Reading
+from picker.serving.gateway import POST, common_of, headers_set
 from picker.serving.seam import (
     BOOKING_HEADER,
     DESTINATION_HEADER,
     Picked,
     Refused,
 )
-from picker.serving.testing import (
-    PICKED,
-    POST,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-)
+from picker.serving.testing import PICKED, Gateway, answers
 from picker.serving.wire.extproc_pb2 import (
     HeaderMap,
     HeaderValue,

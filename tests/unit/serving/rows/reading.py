@@ -7,14 +7,12 @@ from picker.requests.reading import path_of, read
 from picker.responses.counts import Counts as ReadingCounts
 from picker.responses.reading import Reading
 from picker.responses.usage import Usage
+from picker.serving.gateway import headers_set
 from picker.serving.seam import (
     DESTINATION_HEADER,
     Picked,
 )
-from picker.serving.testing import (
-    Gateway,
-    headers_set,
-)
+from picker.serving.testing import Gateway
 from tests.unit.picking.world import World
 from tests.unit.serving.rows.shared import (
     BODY,

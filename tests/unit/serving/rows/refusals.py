@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from picker.serving.gateway import POST, headers_set, request_headers
 from picker.serving.reading import SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.refusals import PICK_FAILED
 from picker.serving.seam import (
     REASON_HEADER,
     Refused,
 )
-from picker.serving.testing import (
-    POST,
-    Gateway,
-    answers,
-    headers_set,
-    request_headers,
-)
+from picker.serving.testing import Gateway, answers
 from tests.unit.picking.world import A, World, completion
 from tests.unit.serving.rows.shared import (
     BODY,

@@ -5,21 +5,13 @@ from __future__ import annotations
 import pytest
 
 from picker.serving.effects import Close
+from picker.serving.gateway import POST, common_of, headers_set, request_headers, request_trailers
 from picker.serving.seam import (
     End,
     Picked,
     Refused,
 )
-from picker.serving.testing import (
-    PICKED,
-    POST,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-    request_headers,
-    request_trailers,
-)
+from picker.serving.testing import PICKED, Gateway, answers
 from picker.sim.envoy import Listener, envoy_config
 from tests.unit.picking.world import World
 from tests.unit.serving.rows.shared import (

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from picker.serving.effects import Abandon, Close, Over, ResponseSeen
 from picker.serving.exchange import Limits
+from picker.serving.gateway import common_of, headers_set
 from picker.serving.seam import (
     BOOKING_HEADER,
     DESTINATION_HEADER,
     End,
     Picked,
 )
-from picker.serving.testing import (
-    LIMITS,
-    PICKED,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-)
+from picker.serving.testing import LIMITS, PICKED, Gateway, answers
 from tests.unit.picking.world import World
 from tests.unit.serving.rows.shared import (
     BODY,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from picker.serving.effects import Decide, Effect
+from picker.serving.gateway import POST, common_of, headers_set
 from picker.serving.modes import BodyMode
 from picker.serving.reading import BALANCER_NAMESPACE, SUBSET_KEY
 from picker.serving.seam import (
@@ -17,14 +18,7 @@ from picker.serving.seam import (
     Picked,
     Refused,
 )
-from picker.serving.testing import (
-    PICKED,
-    POST,
-    Gateway,
-    answers,
-    common_of,
-    headers_set,
-)
+from picker.serving.testing import PICKED, Gateway, answers
 from picker.serving.wire.extproc_pb2 import (
     ProcessingResponse,
 )

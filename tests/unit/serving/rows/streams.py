@@ -6,18 +6,11 @@ import json
 
 from picker.serving.effects import Close
 from picker.serving.exchange import Limits
+from picker.serving.gateway import common_of, request_headers, request_trailers, response_trailers
 from picker.serving.seam import (
     Refused,
 )
-from picker.serving.testing import (
-    PICKED,
-    Gateway,
-    answers,
-    common_of,
-    request_headers,
-    request_trailers,
-    response_trailers,
-)
+from picker.serving.testing import PICKED, Gateway, answers
 from tests.unit.serving.rows.shared import (
     BODY,
     BUFFERED,
