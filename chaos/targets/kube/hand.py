@@ -56,7 +56,7 @@ class Hand:
 
     async def delete_pod(self, name: str, *, grace: int | None = None) -> str:
         """Delete a replica's pod; ``grace`` 0: at once, without an end in good order. Returns its uid."""
-        uid = await self._our_pod(name)
+        uid = await self.own_pod(name)
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
@@ -65,7 +65,7 @@ class Hand:
 
     async def evict_pod(self, name: str) -> str:
         """Ask for a replica's eviction. Raises ApiError with status 429 where a PodDisruptionBudget forbids it now."""
-        uid = await self._our_pod(name)
+        uid = await self.own_pod(name)
         body = {
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": name, "namespace": self.release.namespace},
@@ -76,18 +76,20 @@ class Hand:
 
     async def own_pod(self, name: str) -> str:
         """The uid of a replica's pod. Raises NotOursError."""
-        return await self._our_pod(name)
+        entry = await self._server.get(self._pod(name))
+        self.release.check_pod(entry)
+        return str(entry["metadata"]["uid"])
 
     async def mark_pod(self, name: str, mark: str) -> None:
         """Put the label on a replica's pod that the suite's policies select."""
-        uid = await self._our_pod(name)
+        uid = await self.own_pod(name)
         body = {"metadata": {"uid": uid, "labels": {CUT_OFF: mark}}}
         await self._do(marking(name, on=True), "PATCH", self._pod(name), body)
 
     async def unmark_pod(self, name: str) -> bool:
         """Take back `mark_pod`; False: that pod is gone."""
         try:
-            uid = await self._our_pod(name)
+            uid = await self.own_pod(name)
             body = {"metadata": {"uid": uid, "labels": {CUT_OFF: None}}}
             await self._do(marking(name, on=False), "PATCH", self._pod(name), body)
         except ApiError as error:
@@ -188,11 +190,6 @@ class Hand:
         return f"/api/v1/namespaces/{quote(self.release.namespace, safe='')}/pods/{quote(name, safe='')}"
 
     # whose they are
-
-    async def _our_pod(self, name: str) -> str:
-        entry = await self._server.get(self._pod(name))
-        self.release.check_pod(entry)
-        return str(entry["metadata"]["uid"])
 
     async def _our_deployment(self) -> None:
         self.release.check_deployment(await self._server.get(self._deployment))

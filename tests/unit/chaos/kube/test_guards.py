@@ -119,14 +119,14 @@ async def test_a_pod_that_got_the_name_meanwhile_is_not_deleted(
     cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = cluster.names("llama")[0]
-    own_pod = kube.hand._our_pod
+    own_pod = kube.hand.own_pod
 
     async def replaced(asked: str) -> str:
         uid = await own_pod(asked)
         cluster.pods[asked]["metadata"]["uid"] = "uid-of-another"
         return uid
 
-    monkeypatch.setattr(kube.hand, "_our_pod", replaced)
+    monkeypatch.setattr(kube.hand, "own_pod", replaced)
     with pytest.raises(Exception, match="HTTP 409"):
         await kube.hand.delete_pod(name, grace=0)
     assert "deletionTimestamp" not in cluster.pods[name]["metadata"]
