@@ -21,6 +21,8 @@ from discovery.source import Counts, DiscoveryError, Freshness
 
 log = structlog.get_logger(__name__)
 
+EARLY = 0.9
+"""Part of a TTL after which is asked again, so that the answer is there before the TTL has passed."""
 MIN_REFRESH_SECONDS = 1.0
 """A shorter TTL than this is not honoured: it would make the picker a load on the DNS server."""
 LOOKUP_SECONDS = 2.0
@@ -121,10 +123,12 @@ class HeadlessPeers:
         return self._pause(told, failed=bool(failures)), True
 
     def _pause(self, told: Mapping[dns.rdatatype.RdataType, _Answer], *, failed: bool) -> float:
-        """The shortest TTL of what has addresses; after failures without any longer and longer, up to the refresh."""
+        """Somewhat less than the shortest TTL of what has addresses, and than the refresh; after failures without any longer and longer, up to the refresh."""
         ttls = [answer.ttl for answer in told.values() if answer.addresses]
         wait: float = MIN_REFRESH_SECONDS * 2 ** min(self._failing - 1, 10) if failed else MIN_REFRESH_SECONDS
-        return max(MIN_REFRESH_SECONDS, min(*ttls, self._refresh) if ttls else min(wait, self._refresh))
+        return max(
+            MIN_REFRESH_SECONDS, EARLY * min(*ttls, self._refresh) if ttls else min(wait, self._refresh)
+        )
 
     def _note(self, failures: list[Exception]) -> None:
         if not failures:

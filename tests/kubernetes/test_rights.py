@@ -40,8 +40,7 @@ def releases(cluster: Running) -> dict[str, Release]:
     """One replica for each feature, in a namespace of its own."""
     made = {name: Release(cluster, name, f"rights-{name}") for name in FEATURES}
     with ThreadPoolExecutor(3) as pool:
-        for name in FEATURES:
-            pool.submit(made[name].install, FEATURES[name][0])
+        list(pool.map(lambda name: made[name].install(FEATURES[name][0]), FEATURES))
     return made
 
 

@@ -19,8 +19,8 @@ from tests.kubernetes.load import Load
 
 DRAIN_SECONDS = 15
 """Of a replica, by default."""
-PEERS_SECONDS = 5.5
-"""The TTL of their names, and what a look takes."""
+PEERS_SECONDS = 5.0
+"""The TTL of their names."""
 
 
 Addresses = frozenset[str]
