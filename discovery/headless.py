@@ -123,7 +123,10 @@ class HeadlessPeers:
         return self._pause(told, failed=bool(failures)), True
 
     def _pause(self, told: Mapping[dns.rdatatype.RdataType, _Answer], *, failed: bool) -> float:
-        """Somewhat less than the shortest TTL of what has addresses, and than the refresh; after failures without any longer and longer, up to the refresh."""
+        """Somewhat less than the shortest TTL of what has addresses, and than the refresh.
+
+        After failures without any longer and longer, up to the refresh.
+        """
         ttls = [answer.ttl for answer in told.values() if answer.addresses]
         wait: float = MIN_REFRESH_SECONDS * 2 ** min(self._failing - 1, 10) if failed else MIN_REFRESH_SECONDS
         return max(

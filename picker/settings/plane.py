@@ -80,8 +80,8 @@ class PlaneSettings(Part):
     """How long the plane remembers an ended booking, so that a late call does not bring it back."""
     plane_timeout_seconds: Seconds = Field(default=0.25, gt=0, le=10)
     """
-    Deadline of one call to the plane, beside the pick path. One that waits behind others has it twice: until it is sent,
-    and for its answer. It has to be longer than the usual round trip to the plane, or the plane counts as away.
+    Deadline of one call to the plane, beside the pick path. One that waits behind others has it twice: until it is
+    sent, and for its answer. It has to be longer than the usual round trip to the plane, or the plane counts as away.
     """
     plane_connect_seconds: Seconds = Field(default=5.0, gt=0, le=60)
     """
