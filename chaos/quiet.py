@@ -37,9 +37,10 @@ async def is_quiet(target: Target, http: aiohttp.ClientSession) -> bool:
 
 
 async def own_bookings(target: Target, http: aiohttp.ClientSession, replica: str) -> int:
-    """How many bookings of its own a replica shows; none where it does not answer."""
-    url, limit = f"http://{target.replicas()[replica]}/bookings.json", aiohttp.ClientTimeout(total=1.5)
+    """How many bookings of its own a replica shows; none where it does not answer, or is gone."""
+    limit = aiohttp.ClientTimeout(total=1.5)
     try:
+        url = f"http://{target.replicas()[replica]}/bookings.json"
         async with http.get(url, timeout=limit, headers=target.headers) as response:
             page = await response.json(content_type=None)
         return sum(each["owner"].startswith(f"{replica}/") for each in page["bookings"])
