@@ -1,172 +1,36 @@
-"""The native transport as its peers see it: RFC 9113 by h2spec, floods, slow readers, limits and going away."""
+"""The native transport as its peers see it: RFC 9113 by h2spec, slow readers, limits, TLS and going away."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
-from hpack import Decoder, Encoder
 
 from picker.serving import server as serving
 from picker.serving.gateway import request_body, request_headers, response_headers
-from picker.serving.http2 import floods, frames
+from picker.serving.http2 import frames
 from picker.serving.http2.frames import frame
-from picker.serving.methods import CHECK, LOGS, PROCESS, WATCH
-from picker.serving.modes import BodyMode
+from picker.serving.methods import CHECK, LOGS, WATCH
 from picker.serving.native import link, router
-from picker.serving.seam import End, HttpRequest, Picked, Refused
-from picker.serving.server import Server
-from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
+from picker.serving.seam import End, HttpRequest, Refused
+from picker.serving.wire.extproc_pb2 import ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest
-from picker.settings import ServingSettings
 from tests.tools.h2spec import h2spec
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import MakePicks, Picks
+    from tests.serving.conftest import MakePicks
 
-DUPLEX = BodyMode.FULL_DUPLEX_STREAMED
+from tests.serving.front import DUPLEX, Raw, front, raw
 
 
 @pytest.fixture(scope="session", params=["native"])
 def transport(request: pytest.FixtureRequest) -> Any:
     """These are promises of one transport only."""
     return request.param
-
-
-class Front:
-    """A started server and what its picker was told."""
-
-    def __init__(self, server: Server, picks: Picks) -> None:
-        self.server = server
-        self.picks = picks
-
-    async def eventually(self, true: Callable[[], Any], seconds: float = 10) -> None:
-        async with asyncio.timeout(seconds):
-            while not true():  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.01)
-
-    @asynccontextmanager
-    async def channel(self) -> AsyncIterator[Any]:
-        async with grpc.aio.insecure_channel(
-            f"127.0.0.1:{self.server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
-        ) as channel:
-            yield channel
-
-    async def served(self) -> bool:
-        """Whether another connection is served."""
-        async with self.channel() as channel:
-            stream = channel.stream_stream(PROCESS, response_deserializer=ProcessingResponse.FromString)()
-            await stream.write(request_headers(end=True).SerializeToString())
-            return bool((await stream.read()).HasField("request_headers"))
-
-
-@asynccontextmanager
-async def front(make_picks: MakePicks, **more: Any) -> AsyncIterator[Front]:
-    picks = make_picks(lambda _: Picked("127.0.0.1:9", "booking"))
-    given = {"grpc_host": "127.0.0.1", "grpc_port": 0, "grpc_health_port": 0, "transport": "native", **more}
-    server = Server(ServingSettings(**given), picks, hold=lambda: "response")
-    await server.start()
-    try:
-        yield Front(server, picks)
-    finally:
-        await server.stop()
-
-
-class Raw:
-    """A connection whose frames are written by hand."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self.encoder = Encoder()
-        self.decoder = Decoder()
-        self.decoded: dict[str, str] = {}
-
-    def send(self, *parts: bytes) -> None:
-        self.writer.write(b"".join(parts))
-
-    def ask(self, number: int, path: str = PROCESS, *, end: bool = False, **more: str) -> None:
-        fields = [
-            (":method", more.pop("method", "POST")),
-            (":scheme", "http"),
-            (":path", path),
-            ("content-type", more.pop("kind", "application/grpc")),
-            *((name.replace("_", "-"), value) for name, value in more.items()),
-        ]
-        block = self.encoder.encode(fields)
-        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
-        for place, piece in enumerate(pieces):
-            kind = frames.CONTINUATION if place else frames.HEADERS
-            last = frames.END_HEADERS if place == len(pieces) - 1 else 0
-            ending = frames.END_STREAM if end and not place else 0
-            self.send(frame(kind, last | ending, number, piece))
-
-    def message(self, number: int, *messages: ProcessingRequest, end: bool = False) -> None:
-        data = b"".join(
-            b"\0" + len(one).to_bytes(4, "big") + one
-            for one in (message.SerializeToString() for message in messages)
-        )
-        while data:
-            piece, data = data[:16_384], data[16_384:]
-            self.send(frame(frames.DATA, frames.END_STREAM if end and not data else 0, number, piece))
-
-    async def frame(self) -> tuple[int, int, int, bytes] | None:
-        """The next frame; None at the end of the connection."""
-        try:
-            head = await self.reader.readexactly(9)
-            high, low, kind, flags, number = frames.HEAD.unpack(head)
-            return kind, flags, number, await self.reader.readexactly(high << 8 | low)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-
-    async def until(self, kind: int, number: int | None = None, flags: int = 0) -> bytes:
-        """The payload of the next frame of a kind."""
-        async with asyncio.timeout(20):
-            while True:
-                found = await self.frame()
-                assert found is not None, "the connection ended"
-                if found[0] == frames.HEADERS:
-                    self.decoded = self.fields(found[3])
-                if found[0] == kind and number in (None, found[2]) and found[1] & flags == flags:
-                    return found[3]
-
-    def fields(self, block: bytes) -> dict[str, str]:
-        return {
-            bytes(name).decode(): bytes(value).decode()
-            for name, value in self.decoder.decode(block, raw=True)
-        }
-
-    async def status(self, number: int) -> str:
-        """The gRPC status that ends a stream."""
-        await self.until(frames.HEADERS, number, frames.END_STREAM)
-        return self.decoded["grpc-status"]
-
-    async def ends(self) -> int | None:
-        """Read to the end of the connection; returns the code of the last GOAWAY."""
-        code = None
-        async with asyncio.timeout(20):
-            while (found := await self.frame()) is not None:
-                if found[0] == frames.GOAWAY:
-                    code = int.from_bytes(found[3][4:8], "big")
-        return code
-
-
-@asynccontextmanager
-async def raw(at: Front, *, port: int = 0, settings: bytes | None = None) -> AsyncIterator[Raw]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port or at.server.port)
-    try:
-        one = Raw(reader, writer)
-        one.send(frames.PREFACE, frames.settings({}) if settings is None else settings)
-        yield one
-    finally:
-        writer.transport.abort()
 
 
 async def test_h2spec_finds_nothing(make_picks: MakePicks) -> None:
@@ -380,138 +244,6 @@ async def test_a_connection_that_does_not_read_holds_up_no_other(make_picks: Mak
                     assert found is not None
                     total += len(found[3]) if found[0] == frames.DATA else 0
             await at.eventually(lambda: at.server.buffered_bytes == 0)
-
-
-FLOODS = {
-    "flooded_pings": frame(frames.PING, 0, 0, b"12345678") * 1_100,
-    "flooded_settings": frames.settings({}) * 200,
-    "flooded_idle": frame(frames.PRIORITY, 0, 1, b"\0\0\0\0\x05") * 2_100,
-    "flooded_windows": frames.window_update(0, 1) * 10_100,
-    "flooded_empty": frame(frames.DATA, 0, 1, b"") * 1_100,
-    "flooded_headers": frame(frames.HEADERS, 0, 3, b"") + frame(frames.CONTINUATION, 0, 3, b"") * 20,
-    "connection_errors": frame(frames.DATA, 0, 0, b""),
-}
-
-
-@pytest.mark.parametrize("count", FLOODS)
-async def test_a_flood_is_cut_off_and_others_do_not_notice(make_picks: MakePicks, count: str) -> None:
-    async with front(make_picks) as at, at.channel() as channel, raw(at) as one:
-        held = channel.stream_stream(PROCESS, response_deserializer=ProcessingResponse.FromString)()
-        await held.write(request_headers(mode=DUPLEX).SerializeToString())
-        one.ask(1)
-        one.message(1, request_headers(end=True))
-        await one.until(frames.DATA, 1)
-        one.send(FLOODS[count])
-        await one.ends()
-        assert getattr(at.server.http2, count) == 1
-        assert at.picks.overs == [("booking", End.CANCELLED)]
-        await held.write(request_body(b"{}").SerializeToString())
-        assert (await held.read()).HasField("request_headers")
-
-
-async def test_rapid_resets_are_cut_off(make_picks: MakePicks) -> None:
-    async with front(make_picks) as at, raw(at) as one:
-        for number in range(1, 2 * floods.UNREAD + 10_000, 2):
-            one.ask(number)
-            one.send(frames.reset(number, frames.CANCEL))
-        assert await one.ends() in (frames.ENHANCE_YOUR_CALM, None)
-        assert at.server.http2.flooded_resets == 1
-        assert at.server.open_streams == 0
-        assert await at.served()
-
-
-def rapid_resets() -> bytes:
-    """Streams opened and reset at once, until the bucket is empty and far beyond."""
-    encoder, sent = Encoder(), []
-    fields = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", PROCESS),
-        ("content-type", "application/grpc"),
-    ]
-    for number in range(3, 2 * 3_000 + 3, 2):
-        sent.append(frame(frames.HEADERS, frames.END_HEADERS, number, encoder.encode(fields)))
-        sent.append(frames.reset(number, frames.CANCEL))
-    return b"".join(sent)
-
-
-def large_headers() -> bytes:
-    """Headers over the limit, stream after stream; each field is new, so that all have to be decoded."""
-    encoder, sent = Encoder(), []
-    for number in range(3, 2 * 40 + 3, 2):
-        block = encoder.encode([(f"x-{number}-{place}", str(place)) for place in range(900)], huffman=False)
-        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
-        for place, piece in enumerate(pieces):
-            kind = frames.CONTINUATION if place else frames.HEADERS
-            sent.append(frame(kind, frames.END_HEADERS if place == len(pieces) - 1 else 0, number, piece))
-    return b"".join(sent)
-
-
-def control_frames_unread() -> bytes:
-    """More frames that want an answer than may wait where answers are not read."""
-    ping = frame(frames.PING, 0, 0, b"12345678")
-    return ping * 960 + frames.settings({}) * 90
-
-
-KINDS: dict[str, tuple[str, Callable[[], bytes]]] = {
-    **{
-        name: (name, partial(bytes.__mul__, sent, 3))
-        for name, sent in FLOODS.items()
-        if name.startswith("flooded_")
-    },
-    "acknowledged_pings": ("flooded_pings", lambda: frame(frames.PING, frames.ACK, 0, b"12345678") * 3_000),
-    "acknowledged_settings": ("flooded_settings", lambda: frames.SETTINGS_TAKEN * 600),
-    "padding_alone": ("flooded_empty", lambda: frame(frames.DATA, frames.PADDED, 1, b"\x03\0\0\0") * 3_000),
-    "unknown_frames": ("flooded_idle", lambda: frame(0x42, 0, 1, b"") * 6_000),
-    "stream_windows": ("flooded_windows", lambda: frames.window_update(1, 1) * 30_000),
-    "rapid_resets": ("flooded_resets", rapid_resets),
-    "large_headers": ("flooded_headers", large_headers),
-    "unread_answers": ("flooded_unread", control_frames_unread),
-}
-"""Kind of flood -> the count it is counted under, and its frames; stream 1 is open."""
-PIECE = 16_384
-"""Bytes of a flood that are sent before others have their turn."""
-
-
-async def asks_again_and_again(one: Raw, stop: asyncio.Event) -> int:
-    """One whole stream after the other until told to stop: how many were answered with OK, all of them."""
-    answered = 0
-    while not stop.is_set() or answered < 3:
-        number = 2 * answered + 1
-        one.ask(number)
-        one.message(number, request_headers(end=True))
-        await one.until(frames.DATA, number)
-        one.message(number, response_headers(end=True), end=True)
-        assert await one.status(number) == "0"
-        answered += 1
-    return answered
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_who_asks_beside_a_flood_is_answered_every_time(make_picks: MakePicks, kind: str) -> None:
-    count, flood = KINDS[kind]
-    wide = frames.settings({frames.INITIAL_WINDOW_SIZE: 1 << 30}) + frames.window_update(0, 1 << 30)
-    async with front(make_picks) as at, raw(at) as good, raw(at, settings=wide) as bad:
-        stop = asyncio.Event()
-        asking = asyncio.create_task(asks_again_and_again(good, stop))
-        bad.ask(1)
-        if kind == "unread_answers":
-            bad.message(1, request_headers(mode=DUPLEX), request_body(b"x" * 5_900_000))
-            for number in (3, 5, 7):
-                bad.ask(number)
-                bad.message(number, request_headers(mode=DUPLEX), request_body(b"x" * 5_900_000))
-            await at.eventually(lambda: at.server.counts.decided >= 4, 30)
-        sent = flood()
-        for place in range(0, len(sent), PIECE):
-            bad.send(sent[place : place + PIECE])
-            await asyncio.sleep(0)
-        await at.eventually(lambda: getattr(at.server.http2, count) == 1, 30)
-        stop.set()
-        assert await asking >= 3
-        assert at.server.http2.connection_errors == 0
-        assert at.server.http2.handler_errors == 0
-        await at.eventually(lambda: at.server.open_streams == 0)
-        assert at.server.buffered_bytes == 0
 
 
 async def test_a_dead_peer_of_a_kept_connection_is_found(make_picks: MakePicks) -> None:
