@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from discovery.source import PeerSource, WorkerSource
 from picker.admin.protection import Protection
+from picker.admin.server import AdminServer
 from picker.core.adapters import Held
 from picker.core.index import PrefixIndex
 from picker.core.predicted import Predicted
@@ -43,6 +44,7 @@ class Parts(Protocol):
     """The parts of one replica that are shown."""
 
     settings: Settings
+    admin: AdminServer
     criteria: Criteria
     models: ModelLists
     owner: Owner
@@ -243,6 +245,8 @@ class Status:
             "discovery_workers": lambda: it.workers.counts,
             "discovery_peers": lambda: it.peers.counts,
             "peers": lambda: it.neighbours.counts,
+            "peers_port": lambda: it.neighbours.port.connections,
+            "admin_port": lambda: it.admin.counts,
         }
 
 

@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from picker.admin.protection import Protection, Verdict
 from picker.loopback import came_over_loopback
 from picker.settings import AdminSettings
-from picker.webport import open_runner
+from picker.webport import Counts, open_runner
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +84,7 @@ class AdminServer:
         self._settings = settings
         self._pages = pages
         self._protection = protection
+        self.counts = Counts()
         self._runner: web.AppRunner | None = None
         self.port = settings.metrics_port
 
@@ -106,7 +107,7 @@ class AdminServer:
                 web.post("/loglevel", self._guarded(self._log_level)),
             ]
         )
-        self._runner = open_runner(app, keepalive=30)
+        self._runner = open_runner(app, keepalive=30, counts=self.counts)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._settings.admin_host, self._settings.metrics_port)
         await site.start()

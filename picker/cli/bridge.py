@@ -17,7 +17,7 @@ from picker import logs
 from picker.events.bridge.bridge import Bridge
 from picker.events.bridge.page import application, health
 from picker.settings import Settings, SettingsError, load
-from picker.webport import open_runner
+from picker.webport import Counts, open_runner
 
 
 @click.command("bridge", short_help="Publish one engine's KV events on NATS.")
@@ -87,7 +87,8 @@ async def _serve(bridge: Bridge, settings: Settings) -> None:
     port = settings.bridge.bridge_admin_port
     async with contextlib.AsyncExitStack() as stack:
         if port:
-            runner = open_runner(application(bridge), keepalive=30)
+            connections = Counts()
+            runner = open_runner(application(bridge, connections), keepalive=30, counts=connections)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, settings.admin.admin_host, port).start()

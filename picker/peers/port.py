@@ -18,6 +18,7 @@ from picker.peers.credentials import Credentials
 from picker.peers.shapes import Summary, shown
 from picker.settings import PeersSettings
 from picker.tls import names_shown, peer_of
+from picker.webport import Counts as Connections
 from picker.webport import open_runner
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,7 @@ class PeersPort:
         self._told = told
         self._credentials = credentials
         self._counts = counts
+        self.connections = Connections()
         self._runner: web.AppRunner | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._said: set[str] = set()
@@ -73,7 +75,7 @@ class PeersPort:
                 web.get("/why/{id}", self._guarded(self._why)),
             ]
         )
-        self._runner = open_runner(app, keepalive=5)
+        self._runner = open_runner(app, keepalive=5, counts=self.connections)
         await self._runner.setup()
         await self._listen(self._runner)
         self.port = self._runner.addresses[0][1]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from picker.webport import open_runner
+from picker.webport import MOST_CONNECTIONS, Counts, open_runner
 
 TOKEN = "a-token-of-somebody"
 GARBAGE = {
@@ -42,10 +42,10 @@ async def _broken(_: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[int]:
+async def served(counts: Counts | None = None) -> AsyncIterator[int]:
     app = web.Application()
     app.add_routes([web.get("/", _well), web.get("/broken", _broken)])
-    runner = open_runner(app, keepalive=5)
+    runner = open_runner(app, keepalive=5, counts=counts)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
@@ -93,3 +93,29 @@ async def test_a_defect_of_ours_is_logged_with_its_trace() -> None:
     trace: Any = entry["exc_info"]
     assert entry["log_level"] == "error"
     assert "a defect of ours" in str(trace[1])
+
+
+async def test_connections_past_the_most_are_closed_and_counted_and_there_is_room_again_when_one_goes() -> None:
+    counts = Counts()
+    async with served(counts) as port, AsyncExitStack() as stack:
+        held = []
+        for _ in range(MOST_CONNECTIONS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            held.append((reader, writer))
+        for reader, _ in held:  # each is a connection of the server's once it has been answered
+            assert b" 200 " in await asyncio.wait_for(reader.readline(), 10)
+        assert await _perhaps(port) == b""
+        assert counts.turned_away == 1
+        held[-1][1].close()
+        async with asyncio.timeout(10):
+            while b" 200 " not in await _perhaps(port):  # noqa: ASYNC110 - it is asked again and again
+                await asyncio.sleep(0.02)
+
+
+async def _perhaps(port: int) -> bytes:
+    try:
+        return await answered(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    except ConnectionError:
+        return b""

@@ -8,12 +8,14 @@ from dataclasses import fields, is_dataclass
 from aiohttp import web
 
 from picker.events.bridge.bridge import Bridge
+from picker.webport import Counts
 
 
-def lines(bridge: Bridge) -> Iterator[str]:
-    """The counts in the text format of Prometheus."""
+def lines(bridge: Bridge, connections: Counts) -> Iterator[str]:
+    """The counts in the text format of Prometheus; ``connections`` are those of the port itself."""
     feed, ranks = bridge.feed, bridge.ranks
     yield from _counts("bridge", bridge.counts)
+    yield from _counts("bridge_port", connections)
     yield from _counts("bridge_engine", feed.counts)
     yield from _counts("bridge_nats", bridge.link.counts)
     yield from _counts("bridge_published", ranks.publisher_counts)
@@ -57,14 +59,14 @@ def health(bridge: Bridge) -> dict[str, object]:
     }
 
 
-def application(bridge: Bridge) -> web.Application:
+def application(bridge: Bridge, connections: Counts) -> web.Application:
     """``/healthz`` and ``/metrics``."""
 
     async def healthz(_request: web.Request) -> web.Response:
         return web.json_response(health(bridge))
 
     async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(text="\n".join(lines(bridge)) + "\n", content_type="text/plain")
+        return web.Response(text="\n".join(lines(bridge, connections)) + "\n", content_type="text/plain")
 
     app = web.Application()
     app.router.add_get("/healthz", healthz)
