@@ -177,8 +177,7 @@ class Run:
         On a cluster its log stream may close while an entry is on its way, and gateways do not send it again: an end
         that nobody told.
         """
-        here = self._target is None or "local" in self._target.offers
-        return ALWAYS if here else (answered(), whole(), *UNTOLD)
+        return ALWAYS if self._pool_is_ours else (answered(), whole(), *UNTOLD)
 
     def note(self, name: str, **value: Any) -> None:
         """Write down something of the scenario's own, which its checks read."""
@@ -260,8 +259,8 @@ class Run:
         if not self.faults:
             return story, [replace(unknown("comparison", "not judged"), verdict=Verdict.PASS)]
         happened = [_as_happened(judge(check, story)) for check in (KeptPace(), *self._happened)]
-        # on loopback the suite itself starts replicas, and a pool whose replica ended is not whole
-        always = [KeptRunning()] if story.header["target"]["kind"] == "kube" else []
+        # the suite itself starts the replicas of its own pool, and one whose replica ended is not whole
+        always = [] if self._pool_is_ours else [KeptRunning()]
         return story, [*happened, *(judge(check, story) for check in (*always, *self._holds))]
 
     async def _record(self, file: Path) -> None:
@@ -367,6 +366,11 @@ class Run:
             "target": dict(self.target.told()),
             "lacks": list(self.target.lacks),
         }
+
+    @property
+    def _pool_is_ours(self) -> bool:
+        """Whether the suite started everything that it plays on."""
+        return self._target is None or "local" in self._target.offers
 
     @property
     def budget(self) -> float:
