@@ -62,7 +62,8 @@ class NoLiveBookingGone:
     - Reports count requests, they name none. While a fault keeps the gateway's log from telling which ones run, and
       `REPORTED_SECONDS` beyond, a view may take one for another: evidence ends the oldest. It must still book at least
       as many on each worker as that one carries, so no load is lost by it, only a name. (Without this, 6 to 9 requests
-      of 150 fail `gateway_stands_still`, each gone for a second or two until the log names it again.)
+      of 150 fail `gateway_stands_still`, each gone for a second or two until the log names it again.) A replica that is
+      frozen may be the one that the log goes to, until the gateway notices (`MISLOGGED_SECONDS`).
     - Work that goes on at a worker which left the pool: leaving ends its bookings for good.
     - What was never shown, while the way that its owner's word takes is cut, and while a view is built anew after it.
       What a view has shown, it may lose only in the `REBUILD_SECONDS` after an epoch's or its own beginning.

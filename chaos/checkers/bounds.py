@@ -19,6 +19,9 @@ HARMLESS = frozenset({"slow-consumer"})
 """Kinds of fault that happen on a server, and must not be felt by anybody else there."""
 VISIBLE_SECONDS = 1.0
 """How long a booking may take into everybody's view while nothing is wrong."""
+MISLOGGED_SECONDS = 4.0 + 1.0
+"""How long the gateway may write its log to a replica that stands still: its connections' keepalive (2 s, and 2 s for the
+answer); then a request that runs is told of within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,13 @@ class Clock:
 
     def unheard(self, t: float) -> bool:
         """Whether the gateway's log tells less than there is at that time, or did so a moment before."""
-        return any(
-            touches_gateway(fault) and _span(fault).begin <= t < _span(fault).end + REPORTED_SECONDS
-            for fault in self._story.faults
-        )
+        return any(self._silences(fault, t) for fault in self._story.faults)
+
+    def _silences(self, fault: FaultLife, t: float) -> bool:
+        if touches_gateway(fault):
+            return _span(fault).begin <= t < _span(fault).end + REPORTED_SECONDS
+        frozen = fault.kind == "freeze" and fault.target in self._story.replicas
+        return frozen and fault.begun <= t < fault.begun + MISLOGGED_SECONDS + VISIBLE_SECONDS
 
     def rebuilding(self, replica: str, t: float) -> bool:
         """Whether that replica's view may just be swapped: the plane came back, or the replica itself."""

@@ -117,6 +117,25 @@ def never_seen() -> Story:
     return told.story()
 
 
+def one_taken_for_another(
+    *, kind: str = "freeze", target: str = "picker-0", at: float = 9.0, booked: int = 2
+) -> Callable[[], Story]:
+    """Two run, and as one that ended was taken for ``b``, ``b`` is gone for a second; ``booked`` remain meanwhile."""
+
+    def make() -> Story:
+        told = tale()
+        told.carried("a", 1, 30)
+        told.carried("b", 1, 30)
+        told.carried("c", 1, at - 1)
+        told.views(1.5, at, "a", "b", "c")
+        told.fault(kind, target, begun=5, healed=17)
+        told.views(at, at + 1, *("a", "c")[:booked])
+        told.views(at + 1, 30, "a", "b")
+        return told.story()
+
+    return make
+
+
 def unseen_while_the_plane_was_frozen() -> Story:
     told = tale()
     told.fault("freeze", "plane", begun=0.5, healed=17)
@@ -359,6 +378,12 @@ def balance(ours: tuple[int, ...], one: tuple[int, ...]) -> Callable[[], Story]:
         (no_live_gone(), one_request_kept, PASS),
         (no_live_gone(), lost_while_carried, FAIL),
         (no_live_gone(), never_seen, FAIL),
+        (no_live_gone(), one_taken_for_another(), PASS),
+        (no_live_gone(), one_taken_for_another(booked=1), FAIL),
+        (no_live_gone(), one_taken_for_another(at=12.0), FAIL),
+        (no_live_gone(), one_taken_for_another(kind="kill"), FAIL),
+        (no_live_gone(), one_taken_for_another(target="engine-0"), FAIL),
+        (no_live_gone(), one_taken_for_another(kind="half-open", target="envoy>picker-0", at=12.0), PASS),
         (no_live_gone(), unseen_while_the_plane_was_frozen, PASS),
         (no_live_gone(), lost_while_the_plane_was_frozen, FAIL),
         (no_live_gone(), lost_for_a_moment_after_a_restart_of_the_plane, PASS),
