@@ -203,8 +203,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("plane", planes, scope="function")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the suite does not contain; play those that can share a cluster one after the other."""
+    """Leave out what the suite does not contain; play those that can share a cluster one after the other.
+
+    What ``-k`` has left out is no longer among the items, and so is not told of as not played.
+    """
     suite, session = config.getoption("--chaos-suite"), session_of(config)
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
