@@ -12,10 +12,10 @@ from stateplane.values import value
 
 MOST_SEQUENCES: Final = 1_024
 """Sequences beyond the prompts themselves that one request is counted with: no engine runs more at one time."""
-MOST_STRETCHES: Final = 4_096
-"""Stretches of hashed prompts that are remembered, of 32 blocks each: about 6 MB."""
+MOST_BLOCKS: Final = 131_072
+"""Blocks of hashed prompts that are remembered: 6 MB in long stretches, 14 MB in the shortest."""
 
-_chains = Chains(MOST_STRETCHES, secret=secrets.randbits(64))
+_chains = Chains(MOST_BLOCKS, secret=secrets.randbits(64))
 
 
 @value
@@ -53,11 +53,15 @@ def prompt_of(ask: Ask, told: TokenIds | Untold, size: int) -> Prompt:
         size: Tokens per block.
 
     """
-    more = min((ask.sequences - 1) * max(len(ask.prompts), 1), MOST_SEQUENCES)
+    more = 0 if ask.sequences == 1 else min((ask.sequences - 1) * max(len(ask.prompts), 1), MOST_SEQUENCES)
     if isinstance(told, Untold):
         reason = told.reason if ask.unread is None else ask.unread
         tokens = ask.estimated_tokens
         return Prompt(tokens, -(-tokens // size) + more, (), untold=str(reason))
+    if len(told.prompts) == 1 and told.complete:
+        ids = told.prompts[0]
+        chain = _chains.hashes(ids, size, lora=ask.lora, salt=ask.salt)
+        return Prompt(len(ids), -(-len(ids) // size) + more, (chain,))
     hashes = tuple(_chains.hashes(ids, size, lora=ask.lora, salt=ask.salt) for ids in told.prompts)
     tokens = sum(len(ids) for ids in told.prompts)
     if not told.complete:

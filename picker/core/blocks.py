@@ -16,15 +16,16 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 SEED = 1337
 """Seed of blocks of the base model without a salt, and of every chaining step."""
 
-STRETCH = 32
-"""Blocks of one stretch that `Chains` remembers."""
+STRETCHES = (32, 16, 8, 4)
+"""Blocks of the stretches that `Chains` remembers: as many long ones as there are, then shorter ones up to the end."""
 
 _U32 = 0xFFFF_FFFF
 _U64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -39,6 +40,8 @@ def chain_seed(lora: str = "", salt: str = "") -> int:
     An adapter adds ``xxh3_64(name, 0)`` to 1337, a salt adds ``xxh3_64(salt, 1)``, all mod 2^64, names as UTF-8; an
     empty name is none. Whatever turns an engine's events into hashes must use this function.
     """
+    if not lora and not salt:
+        return SEED
     seed = SEED
     if lora:
         seed += int(xxh3_64_intdigest(lora.encode("utf-8", "surrogatepass"), 0))
@@ -102,18 +105,22 @@ class Chains:
     made up to collide would let one client's prompt be taken for another's, and misroute it.
 
     Args:
-        most: Most stretches that are remembered, of `STRETCH` blocks each; the oldest go first.
+        most: Most blocks in the stretches that are remembered; the oldest go first.
         secret: The seed, 64 bits drawn at random at the start.
     """
 
-    __slots__ = ("_known", "_most", "_secret")
+    __slots__ = ("_begin", "_blocks", "_known", "_most", "_secret")
 
     def __init__(self, most: int, *, secret: int) -> None:
         self._most, self._secret = most, secret
-        self._known: dict[tuple[int | None, int, int, int], list[int]] = {}
+        self._begin = self._beginning(64, SEED)
+        """Of the block size and seed asked for last."""
+        self._known: OrderedDict[bytes, list[int]] = OrderedDict()
+        self._blocks = 0
 
     def __len__(self) -> int:
-        return len(self._known)
+        """Blocks."""
+        return self._blocks
 
     def hashes(
         self, tokens: Sequence[int] | array[int], block_size: int, *, lora: str = "", salt: str = ""
@@ -125,20 +132,41 @@ class Chains:
         end = len(data) - len(data) % width
         hashes: list[int] = []
         last: int | None = None
-        long = width * STRETCH
-        for start in range(0, end - long + 1, long):
-            stretch = data[start : start + long]
-            key = (last, seed, width, xxh3_128_intdigest(stretch, self._secret))
-            known = self._known.get(key)
-            if known is None:
-                known = _chained(last, stretch, long, width, seed)
-                if len(self._known) >= self._most:
-                    del self._known[next(iter(self._known))]
-                self._known[key] = known
-            hashes += known
-            last = known[-1]
-        done = len(hashes) * width
-        return hashes + _chained(last, data[done:end], end - done, width, seed) if done < end else hashes
+        at = 0
+        begin = self._begin
+        if begin[0] != width or begin[1] != seed:
+            begin = self._begin = self._beginning(width, seed)
+        _, _, here, behind = begin
+        for blocks in STRETCHES:
+            long = blocks * width
+            while end - at >= long:
+                stretch = data[at : at + long]
+                key = xxh3_128_digest(stretch, here)
+                known = self._known.get(key)
+                if known is None:
+                    known = _chained(last, stretch, long, width, seed)
+                    self._keep(key, known)
+                hashes += known
+                last = known[-1]
+                here = behind ^ last
+                at += long
+        if at < end:
+            hashes += _chained(last, data[at:end], end - at, width, seed)
+        return hashes
+
+    def _beginning(self, width: int, seed: int) -> tuple[int, int, int, int]:
+        """Bytes of a block, the chain's seed; the seed of the first stretch's key, and what makes those of the others.
+
+        Where a stretch begins goes into the seed of its key, and no client can tell how.
+        """
+        first = xxh3_64_intdigest(_PAIR.pack(width, seed), self._secret)
+        return width, seed, int(first), int(xxh3_64_intdigest(_PAIR.pack(seed, width), self._secret))
+
+    def _keep(self, key: bytes, hashes: list[int]) -> None:
+        self._known[key] = hashes
+        self._blocks += len(hashes)
+        while self._blocks > self._most:
+            self._blocks -= len(self._known.popitem(last=False)[1])
 
 
 def block_hash(tokens: Sequence[int] | array[int], *, seed: int = SEED, media: Iterable[int] = ()) -> int:

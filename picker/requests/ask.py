@@ -133,6 +133,8 @@ class Ask:
     """The body's own ``priority``."""
     standing: Standing | None = None
     """None: nothing was said about it."""
+    bulky: bool = False
+    """Whether the body holds much beside the text of its prompts."""
 
 
 @value

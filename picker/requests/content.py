@@ -23,6 +23,12 @@ TEXT_PARTS: Mapping[str, str] = {
 }
 """Content parts that are text, and the field that holds it. Any other part ends what is known of the prompt."""
 
+STEERING = frozenset(
+    {
+        "chat_template_kwargs", "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message",
+    }
+)  # fmt: skip
+"""Fields by which a body tells the template more than the conversation; most bodies have none of them."""
 _OWN = frozenset({"messages", "conversation", "tools", "documents", "chat_template", "tokenize"})
 """Template arguments that would replace the conversation or the operator's template."""
 
@@ -56,6 +62,8 @@ def conversation(
     first, tokens = check_messages(messages)
     if exact_until is not None:
         first = exact_until if first is None else min(first, exact_until)
+    if effort is None and fields.lacks(STEERING):
+        return Chat(messages, tools, None, {}, generation_prompt, continued, first), tokens
     arguments = {
         key: value for key, value in fields.mapping("chat_template_kwargs").items() if key not in _OWN
     }
@@ -106,12 +114,12 @@ def check_messages(messages: Sequence[object]) -> tuple[int | None, int]:
     exact_until: int | None = None
     characters = media = 0
     for index, message in enumerate(messages):
-        param = f"messages[{index}]"
-        if not isinstance(message, dict):
-            raise BadRequest(f"{param} must be an object, not {kind(message)}.", param)
-        if not isinstance(message.get("role"), str):
-            raise BadRequest(f"{param}.role must be a string.", f"{param}.role")
-        text, others = _check_content(message.get("content"), f"{param}.content")
+        if type(message) is dict and type(message.get("role")) is str:
+            content = message.get("content")
+            if type(content) is str:
+                characters += len(content)
+                continue
+        text, others = _check_message(message, f"messages[{index}]")
         characters += text
         media += others
         if others and exact_until is None:
@@ -119,8 +127,13 @@ def check_messages(messages: Sequence[object]) -> tuple[int | None, int]:
     return exact_until, -(-characters // BYTES_PER_TOKEN) + media * MEDIA_TOKENS
 
 
-def _check_content(content: object, param: str) -> tuple[int, int]:
+def _check_message(message: object, param: str) -> tuple[int, int]:
     """Characters of text, and how many parts are no text."""
+    if not isinstance(message, dict):
+        raise BadRequest(f"{param} must be an object, not {kind(message)}.", param)
+    if not isinstance(message.get("role"), str):
+        raise BadRequest(f"{param}.role must be a string.", f"{param}.role")
+    content, param = message.get("content"), f"{param}.content"
     if content is None:
         return 0, 0
     if isinstance(content, str):

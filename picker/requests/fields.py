@@ -51,6 +51,10 @@ class Fields:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
+    def lacks(self, names: frozenset[str]) -> bool:
+        """Whether there is no field of these names, not even a null one."""
+        return names.isdisjoint(self._values)
+
     def get(self, name: str) -> Any:
         """The value as it is; None where absent or null."""
         return self._values.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import xxhash
 
@@ -24,12 +25,13 @@ def request_key(pool: str, headers: Mapping[str, str], names: Sequence[str], bod
     for name in names:
         value = headers.get(name.lower())
         if value:
-            pool_bytes, name_bytes = pool.encode(errors="replace"), name.lower().encode(errors="replace")
-            value_bytes, body_bytes = value.encode(errors="replace"), digest(body).encode()
-            return digest(
-                b"%d:%b%d:%b%d:%b%d:%b" % (
-                    len(pool_bytes), pool_bytes, len(name_bytes), name_bytes,
-                    len(value_bytes), value_bytes, len(body_bytes), body_bytes,
-                )
-            )  # fmt: skip
+            named = value.encode(errors="replace")
+            return digest(b"%b%d:%b32:%b" % (_scope(pool, name), len(named), named, digest(body).encode()))
     return ""
+
+
+@lru_cache(maxsize=64)
+def _scope(pool: str, name: str) -> bytes:
+    """What the keys of one pool and one header begin with: there are as many as the settings name."""
+    texts = (pool.encode(errors="replace"), name.lower().encode(errors="replace"))
+    return b"".join(b"%d:%b" % (len(text), text) for text in texts)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Ids, Prompt, Unread
-from picker.requests.content import checked, conversation, tools_of
+from picker.requests.ask import BYTES_PER_TOKEN, Api, Ask, BadRequest, Chat, Ids, JsonObject, Prompt, Unread
+from picker.requests.content import STEERING, check_messages, checked, conversation, tools_of
 from picker.requests.fields import Fields
+from stateplane.values import value
 
 MAX_PROMPTS = 2048
 """Most prompts in one request."""
@@ -19,7 +19,18 @@ MAX_SEQUENCES = 16_384
 MOST_TOKENS = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
+_USUAL = {"salt": "", "n": 1, "sequences": 1}
+"""What `common` tells of bodies that have none of these fields, as most do."""
+_UNUSUAL = frozenset({"n", "best_of", "cache_salt"})
+_SELDOM = (
+    STEERING
+    | _UNUSUAL
+    | {"tools", "truncate_prompt_tokens", "max_completion_tokens", "add_special_tokens", "priority"}
+)
+"""Fields that a plain chat does not have."""
+
+
+@value
 class Adapters:
     """The LoRA adapters that a model name may mean."""
 
@@ -77,7 +88,10 @@ def read_chat(body: Mapping[str, Any], adapters: Adapters) -> Ask:
 
     """
     fields = Fields(body)
-    chat, tokens = conversation(fields, checked(fields.get("messages")), tools=tools_of(fields))
+    messages = checked(fields.get("messages"))
+    if fields.lacks(_SELDOM):
+        return _plain_chat(fields, messages, adapters)
+    chat, tokens = conversation(fields, messages, tools=tools_of(fields))
     unread = truncation(fields)
     limit = fields.count("max_completion_tokens", low=0, high=MOST_TOKENS)
     limit = limit if limit is not None else fields.count("max_tokens", low=0, high=MOST_TOKENS)
@@ -89,6 +103,23 @@ def read_chat(body: Mapping[str, Any], adapters: Adapters) -> Ask:
         estimated_tokens=tokens,
         max_tokens=limit,
         **common(fields, adapters),
+    )
+
+
+def _plain_chat(fields: Fields, messages: Sequence[JsonObject], adapters: Adapters) -> Ask:
+    """What `read_chat` makes of a body that has none of the fields that few have, at half the cost."""
+    exact_until, tokens = check_messages(messages)
+    limit = fields.count("max_tokens", low=0, high=MOST_TOKENS)
+    model = fields.text("model")
+    return Ask(
+        api=Api.CHAT,
+        model=model,
+        prompts=(Chat(messages, exact_until=exact_until),),
+        stream=fields.flag("stream", default=False),
+        max_tokens=limit,
+        add_special_tokens=False,
+        estimated_tokens=tokens,
+        **adapters.of(model),
     )
 
 
@@ -146,17 +177,15 @@ def common(fields: Fields, adapters: Adapters) -> dict[str, Any]:
 
     """
     model = fields.text("model")
-    n = fields.count("n", low=1, high=MAX_SEQUENCES) or 1
-    best = fields.get("best_of")  # not all engines know it: what makes no sense is ignored
-    return {
-        "model": model,
-        **adapters.of(model),
-        "salt": fields.text("cache_salt"),
-        "stream": fields.flag("stream", default=False),
-        "n": n,
-        "sequences": max(n, best) if type(best) is int and best <= MAX_SEQUENCES else n,
-        "priority": fields.count("priority", low=-(2**63), high=2**63 - 1),
-    }
+    shared: dict[str, Any] = {"model": model, **adapters.of(model), **_USUAL}
+    if not fields.lacks(_UNUSUAL):
+        n = shared["n"] = fields.count("n", low=1, high=MAX_SEQUENCES) or 1
+        best = fields.get("best_of")  # not all engines know it: what makes no sense is ignored
+        shared["sequences"] = max(n, best) if type(best) is int and best <= MAX_SEQUENCES else n
+        shared["salt"] = fields.text("cache_salt")
+    shared["stream"] = fields.flag("stream", default=False)
+    shared["priority"] = fields.count("priority", low=-(2**63), high=2**63 - 1)
+    return shared
 
 
 def truncation(fields: Fields) -> Unread | None:

@@ -87,7 +87,11 @@ class Cutter:
 
     def cut(self, text: str) -> list[str]:
         """The pieces, which joined are the text; none is empty."""
-        cuts = [0, *self._starts(text), len(text)]
+        if len(text) <= WINDOW and self._pattern is not None:
+            starts: Iterable[int] = [found.start() for found in self._pattern.finditer(text)]
+        else:
+            starts = self._starts(text)
+        cuts = [0, *starts, len(text)]
         return [text[begin:end] for begin, end in pairwise(cuts) if begin < end]
 
     def _starts(self, text: str) -> Iterator[int]:
@@ -208,6 +212,21 @@ class PieceCache:
             self.hits += 1
             self._entries.move_to_end(piece)
             return ids
+
+    def find(self, pieces: Sequence[str]) -> list[Ids | None]:
+        """As `get` for each of several pieces; `count` counts them, once it is known what becomes of them."""
+        with self._lock:
+            found = [self._entries.get(piece) for piece in pieces]
+            for piece, ids in zip(pieces, found, strict=True):
+                if ids is not None:
+                    self._entries.move_to_end(piece)
+        return found
+
+    def count(self, hits: int, misses: int) -> None:
+        """Count pieces whose ids were known here or elsewhere, and such as were not."""
+        with self._lock:
+            self.hits += hits
+            self.misses += misses
 
     def put(self, piece: str, ids: Ids) -> None:
         """Keep the ids of a piece, unless it alone would push out a large part of the rest."""

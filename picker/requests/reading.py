@@ -26,6 +26,9 @@ MAX_STRINGS = 500_000
 MAX_COMMAS = MAX_TOKEN_IDS + MAX_STRINGS
 """Most values in one body, as their commas count them; token ids are the most numerous ones."""
 
+BULKY = 32_768
+"""Most bytes that a body may hold beside the text of its prompts, or to escape that, without being called bulky."""
+
 
 def read(
     path: str,
@@ -79,6 +82,8 @@ def _read(
     if unread is not None or body is None:
         return Ask(api=family.api, unread=unread, estimated_tokens=_guess(body) if family.computes else 0)
     ask = family.reader(parse(body), adapters)
+    if len(body) - BYTES_PER_TOKEN * ask.estimated_tokens > BULKY:
+        ask = replace(ask, bulky=True)
     if not family.computes:
         ask = replace(ask, prompts=(), unread=Unread.UNCOMPUTED, estimated_tokens=0, n=1, sequences=1)
     return ask

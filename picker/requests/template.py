@@ -7,7 +7,6 @@ joined by line ends, or kept as parts where the template walks over them; tool a
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,12 @@ from jinja2 import nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from picker.requests.ask import Chat, JsonObject
 from picker.requests.content import part_text
 from picker.requests.media import identity
+from picker.requests.sandbox import Sandbox
+from picker.requests.writing import to_json
 
 CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 """What transformers puts behind the message to be continued, and cuts at; some templates know it by name."""
@@ -63,18 +63,6 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
 def _raise_exception(message: str) -> None:
     raise TemplateError(message)
 
@@ -83,14 +71,14 @@ def _strftime_now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
+def _environment() -> Sandbox:
+    environment = Sandbox(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, loopcontrols],
         autoescape=False,
     )
-    environment.filters["tojson"] = _to_json
+    environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     return environment
@@ -106,7 +94,7 @@ class Template:
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, Any]) -> None:
-        environment = _environment()
+        self._environment = environment = _environment()
         self._template = environment.from_string(source)
         self._template.globals = dict(self._template.globals)  # looked through for each conversation
         self._standing = {**self._template.globals, **special_tokens}
@@ -129,7 +117,7 @@ class Template:
                 for index, message in enumerate(chat.messages)
             ]
             if chat.continue_final_message:
-                _tag(messages[-1])
+                messages[-1] = _tagged(messages[-1])
             text = self._text(messages, chat, limit)
             if chat.continue_final_message:
                 text = _continued(text)
@@ -152,7 +140,10 @@ class Template:
         pieces: list[str] = []
         length = 0
         # as `generate` does it, but without copying the language's own variables through a chain of mappings
-        for piece in self._template.root_render_func(self._template.new_context(variables, shared=True)):
+        context = self._environment.context_class(
+            self._environment, variables, self._template.name, self._template.blocks
+        )
+        for piece in self._template.root_render_func(context):
             length += len(piece)
             if length > limit:
                 raise RenderError(f"the rendered prompt has more than {limit} characters")
@@ -174,10 +165,19 @@ def _split(text: str, media: Sequence[bytes]) -> Rendered:
     return Rendered(known, tuple(behind), whole=False)
 
 
-def _shaped(message: JsonObject, as_parts: bool, media: list[bytes], *, cut: bool) -> dict[str, Any]:
+def _shaped(message: JsonObject, as_parts: bool, media: list[bytes], *, cut: bool) -> JsonObject:
     """A message as templates expect it; ``cut``: what it holds is not known, and marked from there on."""
+    given = message.get("content")
+    if (
+        type(given) is str
+        and not as_parts
+        and not cut
+        and len(message) == 2
+        and next(iter(message)) == "role"
+    ):
+        return message
     role = message["role"]
-    content = _content(message.get("content"), as_parts, media, cut=cut)
+    content = _content(given, as_parts, media, cut=cut)
     shaped: dict[str, Any] = {"role": role, "content": content}
     for name in ("name", "tool_call_id", "tools"):
         if message.get(name) is not None:
@@ -230,14 +230,17 @@ def _tool(tool: JsonObject) -> dict[str, Any]:
     return {"type": tool.get("type", "function"), "function": {**named, **function}, **rest}
 
 
-def _tag(message: dict[str, Any]) -> None:
+def _tagged(message: JsonObject) -> JsonObject:
+    """The message with the tag behind its text."""
     content = message["content"]
     if isinstance(content, str):
-        message["content"] = content + CONTINUE_TAG
-    elif content:
-        content[-1]["text"] += CONTINUE_TAG
-    else:
+        return {**message, "content": content + CONTINUE_TAG}
+    if not content:
         raise RenderError("continue_final_message is set, and the final message has no text")
+    return {
+        **message,
+        "content": [*content[:-1], {**content[-1], "text": content[-1]["text"] + CONTINUE_TAG}],
+    }
 
 
 def _continued(text: str) -> str:

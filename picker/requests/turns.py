@@ -27,13 +27,13 @@ class Turn(Generic[T]):
 
     __slots__ = ("abandoned", "ahead", "begun", "future", "seconds", "spent", "steps")
 
-    def __init__(self, steps: Generator[int, None, T], *, spent: int, ahead: int) -> None:
+    def __init__(self, steps: Generator[int, None, T]) -> None:
         self.steps = steps
         self.future: Future[T] = Future()
         self.abandoned = False
         self.begun = False
-        self.spent = spent
-        self.ahead = ahead
+        self.spent = self.ahead = 0
+        """Characters done, and those of the next step."""
         self.seconds = 0.0
 
     def drop(self) -> None:
@@ -73,21 +73,17 @@ class Turns:
         """Work that waits or runs."""
         return self._held
 
-    def begin(
-        self, steps: Generator[int, None, T], size: int, *, spent: int = 0, ahead: int = 0
-    ) -> Turn[T] | None:
+    def begin(self, steps: Generator[int, None, T], size: int) -> Turn[T] | None:
         """
         Let it be done; None: there is no room for it.
 
         Args:
             steps: The work; it may be dropped between two steps once it is abandoned.
             size: A guess of its size in characters.
-            spent: What was done of it before.
-            ahead: The size of its next step, where that was told before.
 
         """
         room = self.limit if size <= SHORT else max(1, self.limit // 2)
-        turn = Turn(steps, spent=spent, ahead=ahead)
+        turn = Turn(steps)
         with self._lock:
             if self._closed or self._held >= room:
                 return None

@@ -10,6 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from picker.core import blocks as module
 from picker.core.blocks import SEED, Chains, block_hash, chain, chain_seed, extend_hashes, sequence_hashes
 
 tokens = st.lists(st.integers(0, 2**32 - 1), max_size=70)
@@ -114,7 +115,7 @@ def test_a_media_hash_outside_64_bits_is_refused() -> None:
 @given(
     st.lists(st.lists(st.sampled_from([0, 1, 2**32 - 1]), min_size=1, max_size=90), min_size=1, max_size=6),
     st.integers(1, 4),
-    st.integers(1, 3),
+    st.integers(1, 100),
     st.sampled_from(["", "adapter"]),
 )
 def test_remembered_stretches_change_no_hash(
@@ -131,7 +132,7 @@ def test_remembered_stretches_change_no_hash(
 
 
 def test_stretches_under_another_seed_or_size_are_others() -> None:
-    chains, prompt = Chains(100, secret=5), [7] * 2_000
+    chains, prompt = Chains(10_000, secret=5), [7] * 2_000
     for size in (16, 8, 4):
         for lora, salt in (("", ""), ("a", ""), ("", "a"), ("b", "a")):
             hashes = chains.hashes(prompt, size, lora=lora, salt=salt)
@@ -139,9 +140,27 @@ def test_stretches_under_another_seed_or_size_are_others() -> None:
 
 
 def test_what_a_caller_does_to_its_hashes_is_not_remembered() -> None:
-    chains, prompt = Chains(10, secret=5), [3] * (32 * 16)
+    chains, prompt = Chains(100, secret=5), [3] * (32 * 16)
     chains.hashes(prompt, 16).clear()
+    assert len(chains) == 32
     assert chains.hashes(prompt, 16) == sequence_hashes(prompt, 16)
+
+
+@pytest.mark.parametrize("blocks", [4, 8, 31, 32, 33, 63, 100])
+def test_of_a_prompt_hashed_before_at_most_three_blocks_are_hashed_again(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chains, prompt = Chains(1_000, secret=5), list(range(16 * blocks + 5))
+    expected, hashed = chains.hashes(prompt, 16), []
+    chained = module._chained
+
+    def counted(last: int | None, data: bytes, end: int, width: int, seed: int) -> list[int]:
+        hashed.append(end // width)
+        return chained(last, data, end, width, seed)
+
+    monkeypatch.setattr(module, "_chained", counted)
+    assert chains.hashes(prompt, 16) == expected == sequence_hashes(prompt, 16)
+    assert sum(hashed[:-1]) <= 3, "the last one is the long way's"
 
 
 def test_remembering_refuses_a_block_size_below_one_token() -> None:

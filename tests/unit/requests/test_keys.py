@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from picker.requests.keys import digest, request_key
 
 NAMES = ("X-Request-Id", "x-other")
@@ -37,3 +40,18 @@ def test_a_header_that_is_no_utf8_makes_a_key() -> None:
 
 def test_the_digest_is_the_public_xxh3_of_128_bits() -> None:
     assert digest(b"") == "99aa06d3014798d86001c324468d497f"
+
+
+@given(
+    st.text(max_size=9),
+    st.text(min_size=1, max_size=9),
+    st.text(min_size=1, max_size=9),
+    st.binary(max_size=40),
+)
+def test_a_key_is_made_as_written_here_so_that_replicas_of_all_versions_agree(
+    pool: str, name: str, value: str, body: bytes
+) -> None:
+    parts = (pool, name.lower(), value, digest(body))
+    encoded = [part.encode(errors="replace") for part in parts]
+    whole = b"".join(b"%d:" % len(part) + part for part in encoded)
+    assert request_key(pool, {name.lower(): value}, (name,), body) == digest(whole)

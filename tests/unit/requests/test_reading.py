@@ -364,3 +364,38 @@ def test_values_are_counted_as_they_are(body: dict[str, Any], ascii_only: bool) 
             refused = "too many values" in fault.message
     containers, strings = values(body)
     assert refused == (containers > 3 or strings > 4)
+
+
+RARE = (
+    "chat_template_kwargs", "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "n",
+    "best_of", "cache_salt", "priority", "tools", "truncate_prompt_tokens", "add_special_tokens",
+    "max_completion_tokens",
+)  # fmt: skip
+CONTENTS: Any = (
+    st.text(max_size=9) | st.none() | st.just([{"type": "text", "text": "x"}, "y"]) | st.just([{"type": "z"}])
+)
+MESSAGES: Any = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "system"])}, optional={"content": CONTENTS})
+    | st.sampled_from([7, {}, {"role": 1}, {"role": "user", "content": 7}, {"role": "user", "content": [7]}]),
+    max_size=4,
+)
+
+
+@given(
+    body=st.fixed_dictionaries(
+        {"messages": MESSAGES},
+        optional={
+            "model": st.sampled_from(["m", 7]),
+            "stream": st.sampled_from([True, "x"]),
+            "max_tokens": st.just(5),
+        },
+    ),
+    path=st.sampled_from([CHAT, "/v1/embeddings", "/pooling", "/v1/messages", "/generate", COMPLETIONS]),
+    nulls=st.sets(st.sampled_from(RARE), min_size=1),
+)
+def test_a_body_without_a_field_is_read_as_one_where_it_is_null(
+    body: dict[str, Any], path: str, nulls: set[str]
+) -> None:
+    told = [read_or_refuse(path, json.dumps(each).encode()) for each in (body, body | dict.fromkeys(nulls))]
+    short, long = ((str(each), each.param) if isinstance(each, BadRequest) else each for each in told)
+    assert short == long

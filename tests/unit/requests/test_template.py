@@ -215,3 +215,16 @@ def test_templates_are_found_in_transformers_order_of_preference(tmp_path: Path)
     config.write_text('{"chat_template": "C"}')
     (tmp_path / "chat_template.jinja").unlink()
     assert find_template(tmp_path) == ("C", "tokenizer_config.json")
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, PARTS, "{{ messages | tojson }}"])
+@pytest.mark.parametrize("continued", [False, True])
+def test_a_message_that_is_shaped_already_renders_as_one_that_has_to_be(
+    template: str, *, continued: bool
+) -> None:
+    plain = [user("Hi"), {"role": "assistant", "content": "It is "}]
+    others = [[{**each, "name": None} for each in plain], [dict(reversed(each.items())) for each in plain]]
+    before = [dict(each) for each in plain]
+    wanted = {render(template, *messages, continue_final_message=continued) for messages in (plain, *others)}
+    assert len(wanted) == 1
+    assert plain == before, "a client's message stays as it is"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from picker.requests import tokenising
 from picker.requests import tokens as module
 from picker.requests.ask import Ask, Chat, Ids, TokenIds, Untold, Why
 from picker.requests.media import identity, words
@@ -81,7 +82,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
         return (yield from encode(self, text, special=special, into=into))
 
     monkeypatch.setattr(Vocabulary, "encode", held)
-    monkeypatch.setattr(module, "AT_ONCE_TEXT", -1)  # the gate holds threads, and would hold the loop
+    monkeypatch.setattr(tokenising, "AT_ONCE_TEXT", -1)  # the gate holds threads, and would hold the loop
     yield mine
     mine.open.set()
 
@@ -211,7 +212,7 @@ async def test_past_the_budget_the_leading_ids_known_by_then_are_told(
         return True
 
     monkeypatch.setattr(Vocabulary, "encode", halfway)
-    monkeypatch.setattr(module, "AT_ONCE_TEXT", -1)
+    monkeypatch.setattr(tokenising, "AT_ONCE_TEXT", -1)
     async with running(f"m={model_directory}") as mine:
         asking = asyncio.create_task(mine.ids(chat(), 0.3))
         assert await asyncio.to_thread(reached.wait, PATIENT)
@@ -314,7 +315,7 @@ async def test_long_prompts_leave_room_in_the_queue_to_short_ones(model_director
 async def test_a_text_too_long_is_not_tokenised(
     model_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_TEXT", 100)
+    monkeypatch.setattr(tokenising, "MAX_TEXT", 100)
     async with running(f"m={model_directory}") as mine:
         assert await mine.ids(completion("x" * 101), PATIENT) == Untold(Why.TOO_LONG)
         assert await mine.ids(chat([{"role": "user", "content": "x" * 101}]), PATIENT) == Untold(Why.TEMPLATE)
@@ -327,9 +328,11 @@ async def test_a_tokenizer_that_fails_is_counted(
         raise RuntimeError("broken inside")
 
     monkeypatch.setattr(Vocabulary, "encode", fail)
+    monkeypatch.setattr(Vocabulary, "at_once", fail)
     async with running(f"m={model_directory}") as mine:
-        assert await mine.ids(completion("x"), PATIENT) == Untold(Why.FAILED)
-        assert mine.counts.failed == 1
+        for failed, text in enumerate(("x", "x" * (tokenising.AT_ONCE_TEXT + 8)), start=1):
+            assert await mine.ids(completion(text), PATIENT) == Untold(Why.FAILED)
+            assert mine.counts.failed == failed
         assert mine.status()["in_flight"] == 0
 
 
@@ -378,7 +381,7 @@ async def test_what_stands_for_media_is_bounded(model_directory: Path) -> None:
     async with running(f"m={model_directory}") as mine:
         told = await mine.ids(chat([{"role": "user", "content": images}]), PATIENT)
     assert isinstance(told, TokenIds)
-    assert len(told.behind) == module.MAX_BEHIND
+    assert len(told.behind) == tokenising.MAX_BEHIND
 
 
 async def test_a_short_prompt_is_told_at_once(
@@ -389,6 +392,32 @@ async def test_a_short_prompt_is_told_at_once(
         assert told == TokenIds((array("I", ids_of("Hello there")),))
         assert isinstance(mine.known(chat()), TokenIds)
         assert mine.counts.told == 2
+
+
+async def test_few_tools_and_variables_are_rendered_at_once(model_directory: Path) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    async with running(f"m={model_directory}") as mine:
+        for fields in ({"tools": [tool]}, {"chat_template_kwargs": {"enable_thinking": False}}):
+            ask = chat(**fields)
+            told = mine.known(ask)
+            assert isinstance(told, TokenIds)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(tokenising, "AT_ONCE_BESIDE", 0)
+                assert isinstance(mine.known(ask), Begun)
+                assert await mine.ids(ask, PATIENT) == told
+            assert told != mine.known(chat())
+
+
+async def test_a_body_with_much_beside_its_text_is_not_looked_through_on_the_loop(
+    model_directory: Path,
+) -> None:
+    plain, beside = {"enable_thinking": False}, {"metadata": "x" * 40_000}
+    long = [{"role": "user", "content": "x" * 40_000}]
+    async with running(f"m={model_directory}") as mine:
+        assert isinstance(mine.known(chat(chat_template_kwargs=plain)), TokenIds)
+        assert isinstance(mine.known(chat(chat_template_kwargs=plain, **beside)), Begun)
+        assert isinstance(mine.known(chat(**beside)), TokenIds)
+        assert not chat(long, chat_template_kwargs=plain).bulky
 
 
 async def test_a_long_prompt_is_told_at_once_where_all_but_a_little_is_known(model_directory: Path) -> None:
@@ -415,13 +444,15 @@ async def test_what_was_begun_and_given_up_leaves_nothing_behind(model_directory
 @pytest.mark.parametrize(
     "ask",
     [
-        completion("x" * (module.AT_ONCE_TEXT + 8)),
-        chat(HELLO * (module.AT_ONCE_MESSAGES + 1)),
-        chat(tools=[{"type": "function", "function": {"name": "f"}}]),
-        chat(chat_template_kwargs={"thinking": True}),
+        completion("x" * (tokenising.AT_ONCE_TEXT + 8)),
+        chat(HELLO * (tokenising.AT_ONCE_MESSAGES + 1)),
+        chat(tools=[{"type": "function", "function": {"name": "f" * tokenising.AT_ONCE_BESIDE}}]),
+        chat(tools=[{"function": {"name": "f", "parameters": json.loads("[" * 500 + "]" * 500)}}]),
+        chat(chat_template_kwargs={"thinking": "x" * tokenising.AT_ONCE_BESIDE}),
+        chat(documents=[{"text": "x" * tokenising.AT_ONCE_BESIDE}]),
         chat([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
     ],
-    ids=["long", "many messages", "tools", "variables", "media"],
+    ids=["long", "many messages", "tools", "nested", "variables", "documents", "media"],
 )
 async def test_what_may_take_long_is_never_looked_at_on_the_loop(model_directory: Path, ask: Ask) -> None:
     async with running(f"m={model_directory}") as mine:

@@ -266,6 +266,20 @@ def test_the_least_recently_used_piece_goes_first() -> None:
     assert cache.get("b") is None
 
 
+def test_several_pieces_are_looked_up_at_once_and_counted_when_their_use_is_known() -> None:
+    cache = PieceCache(8 * 300)
+    for key in "abcdefg":
+        cache.put(key, array("I", [ord(key)]))
+    assert cache.find(["a", "z", "g"]) == [array("I", [97]), None, array("I", [103])]
+    assert (cache.hits, cache.misses) == (0, 0)
+    cache.count(2, 1)
+    assert (cache.hits, cache.misses) == (2, 1)
+    while cache.evicted == 0:
+        cache.put(f"more {len(cache)}", array("I", [1]))
+    assert cache.find(["a", "b"])[1] is None, "what was looked up last goes last"
+    assert cache.find(["a"]) == [array("I", [97])]
+
+
 def test_a_piece_that_would_push_out_the_rest_is_not_kept() -> None:
     cache = PieceCache(8000)
     cache.put("a", array("I", [1]))
