@@ -8,7 +8,7 @@ then, and counted as degraded.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -26,20 +26,21 @@ from picker.core.choose import (
 )
 from picker.core.cost import Weights, slopes, uncached_tokens
 from picker.core.index import PrefixIndex
-from picker.core.lineup import Lineup
-from picker.core.load import Load, aged, ageing
-from picker.core.match import NO_OVERLAP, Match, Overlap, sum_overlaps
+from picker.core.match import Overlap
 from picker.core.predicted import Predicted
 from picker.core.worker import worker_address
 from picker.criteria.judging import Prepared
 from picker.decision import Way
 from picker.eligibility import Eligibility
 from picker.settings import Settings
+from picker.standing import Pool, Standing
 from stateplane.booking import Amount, Booking, Cause, Terms
 from stateplane.booking import Candidate as Offered
 from stateplane.selecting import Miss, Selection
 from stateplane.values import value
 from stateplane.view import View
+
+__all__ = ["LEFT", "Bookings", "Counts", "Deciding", "Placed", "Pool", "Wish"]
 
 LEFT = "left"
 """Degraded because the worker that the plane chose left the pool meanwhile."""
@@ -70,22 +71,6 @@ class Bookings(Protocol):
 
     def unseen(self, now: float) -> float:
         """How many foreign requests the view probably misses; 0 while it is level."""
-        ...
-
-
-class Pool(Protocol):
-    """The workers that may be picked."""
-
-    def routable(self, now: float) -> Sequence[str]:
-        """Workers that are in the pool and not asleep, in a steady order."""
-        ...
-
-    def unbooked(self, worker: str, now: float) -> Load:
-        """What the worker reports beyond what was booked, fixed until its next report."""
-        ...
-
-    def changed(self, now: float) -> Sequence[str]:
-        """Workers whose unbooked load may differ from what it was at the last call; `Deciding` alone calls it."""
         ...
 
 
@@ -155,10 +140,8 @@ class Deciding:
         tails: PrefixIndex | None = None,
     ) -> None:
         self.counts = Counts()
-        self._tails = tails
         self._eligibility = eligibility
-        self._pool, self._index, self._bookings = pool, index, bookings
-        self._predicted = Predicted(life=0) if predicted is None else predicted
+        self._pool, self._bookings = pool, bookings
         self._clock, self._rng = clock, rng
         self._mode = settings.sync
         self._usual = Way(self._mode)
@@ -173,10 +156,10 @@ class Deciding:
             disk_tier=price.disk_tier_weight,
             temperature=price.temperature,
         )
-        self._lineup = Lineup(self._weights, block_size=price.block_size, limit=self._limit)
-        self._touched: set[str] = set()
-        """Workers of the line-up whose booked load has changed since the last pick."""
-        bookings.view.listen(self._booked_anew)
+        self._standing = Standing(
+            pool=pool, index=index, predicted=Predicted(life=0) if predicted is None else predicted, tails=tails,
+            view=bookings.view, weights=self._weights, block_size=price.block_size, limit=self._limit,
+        )  # fmt: skip
 
     @property
     def waits(self) -> bool:
@@ -199,18 +182,20 @@ class Deciding:
         """Choose and book, without waiting. ``full`` are workers known to be at their limit, whatever the view says."""
         now = self._clock()
         unseen = self._bookings.unseen(now)
-        if full or not self._plain(wish):
-            candidates, added, unseen = self._candidates(wish, now, full)
+        if unseen or full or not self._plain(wish):
+            candidates, added = self._candidates(wish, now, unseen, full)
             choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks, added)
         else:
-            choice = self._lined_up(wish, now, unseen)
+            lineup = self._standing.lineup(now)
+            shares = self._standing.shares(wish.hashes[0], now) if wish.hashes else ()
+            choice = lineup.choose(wish.demand, shares, self._rng, self._fallbacks)
         if not isinstance(choice, Choice):
             return choice
         self.counts.on_view += 1
         if unseen:
             self.counts.aged += 1
             way = replace(way, unseen=unseen)
-        amount = self._amount(wish, choice.chosen)
+        amount = self._amount(wish, choice.chosen.overlap)
         booking_id = self._bookings.new_id()
         earlier = self._earlier(wish)
         self._bookings.book(booking_id, key=wish.key, worker=choice.worker, amount=amount, now=now)
@@ -221,42 +206,17 @@ class Deciding:
         narrowed = self._eligibility is not None and wish.picky
         return wish.subset is None and not narrowed and len(wish.hashes) <= 1 and not wish.tail
 
-    def _lined_up(self, wish: Wish, now: float, unseen: float) -> Choice | NoWorker | AllFull:
-        """`_candidates` and `choose` in one for a `_plain` wish, on what is kept from pick to pick."""
-        lineup, names, pool, view = self._lineup, self._pool.routable(now), self._pool, self._bookings.view
-        stale: Iterable[str] = pool.changed(now)
-        if names is not lineup.names:
-            lineup.line_up(names)
-            stale = names
-        elif self._touched:
-            stale = self._touched.union(stale)
-        for name in stale:
-            lineup.put(name, view.load(name), pool.unbooked(name, now))
-        self._touched.clear()
-        overlaps: Mapping[str, Overlap] = {}
-        if wish.hashes:
-            hashes = wish.hashes[0]
-            overlaps = self._predicted.extended(hashes, self._index.holders(hashes), now)
-        if unseen:
-            lineup = lineup.carrying(self._aged(names, unseen))
-        return lineup.choose(wish.demand, overlaps, self._rng, self._fallbacks)
-
-    def _booked_anew(self, worker: str, _requests: int, _blocks: int, _now: float) -> None:
-        if worker in self._lineup:
-            self._touched.add(worker)
-
     def _earlier(self, wish: Wish) -> tuple[Booking, ...]:
         return tuple(self._bookings.view.by_key(wish.key)) if wish.key else ()
 
-    def _amount(self, wish: Wish, candidate: Candidate) -> Amount:
-        uncached = round(uncached_tokens(wish.demand, candidate.overlap, self._weights))
+    def _amount(self, wish: Wish, overlap: Overlap) -> Amount:
+        uncached = round(uncached_tokens(wish.demand, overlap, self._weights))
         return Amount(uncached, wish.demand.blocks)
 
     # by the plane
 
     async def _by_plane(self, wish: Wish) -> Placed | NoWorker | AllFull:
-        candidates, added, unseen = self._candidates(wish, self._clock())
-        offered = offer(candidates, wish.demand, self._weights, self._rng, self._most, added)
+        offered, unseen = self._offer(wish, self._clock())
         if isinstance(offered, NoWorker):
             return offered
         booking_id, earlier = self._bookings.new_id(), self._earlier(wish)
@@ -269,7 +229,7 @@ class Deciding:
         if booking is None:
             full = frozenset(names if selection.miss is Miss.FULL else ())
             if full and offered.complete:
-                return AllFull(candidates, wish.demand, self._weights, added)
+                return offered.full()
             return self._degraded(wish, way, str(selection.miss), full)
         if booking.worker not in self._pool.routable(self._clock()):
             self._bookings.end(booking_id, Cause.LEFT)
@@ -279,6 +239,16 @@ class Deciding:
         way = replace(way, by_plane=True)
         return Placed(booking_id, booking.amount.prefill_tokens, choice, way, earlier)
 
+    def _offer(self, wish: Wish, now: float) -> tuple[Offer | NoWorker, float]:
+        """The cheapest workers by the view, and how many foreign requests that probably misses."""
+        unseen = self._bookings.unseen(now)
+        if unseen or not self._plain(wish):
+            candidates, added = self._candidates(wish, now, unseen)
+            return offer(candidates, wish.demand, self._weights, self._rng, self._most, added), unseen
+        lineup = self._standing.lineup(now)
+        shares = self._standing.shares(wish.hashes[0], now) if wish.hashes else ()
+        return lineup.offer(wish.demand, shares, self._rng, self._most), unseen
+
     def _degraded(
         self, wish: Wish, way: Way, reason: str, full: frozenset[str] = frozenset()
     ) -> Placed | NoWorker | AllFull:
@@ -287,8 +257,11 @@ class Deciding:
 
     def as_offered(self, offered: Offer, wish: Wish) -> list[Offered]:
         """The offer in the plane's words."""
+        amounts = {
+            overlap: self._amount(wish, overlap) for overlap in {one.overlap for one in offered.offered}
+        }
         return [
-            Offered(one.worker, base, self._amount(wish, one), self._limit)
+            Offered(one.worker, base, amounts[one.overlap], self._limit)
             for one, base in zip(offered.offered, offered.bases, strict=True)
         ]
 
@@ -299,63 +272,21 @@ class Deciding:
     # the workers
 
     def _candidates(
-        self, wish: Wish, now: float, full: frozenset[str] = frozenset()
-    ) -> tuple[list[Candidate], Surcharges | None, float]:
-        """The workers, those that may not take the request barred; what is added to their prices; and how many foreign
-        requests the view probably misses.
-        """
-        names = self._pool.routable(now)
-        unseen = self._bookings.unseen(now)
-        loads = self._aged(names, unseen) if unseen else {}
+        self, wish: Wish, now: float, unseen: float, full: frozenset[str] = frozenset()
+    ) -> tuple[list[Candidate], Surcharges | None]:
+        """The workers, those that may not take the request barred, and what is added to their prices."""
+        standing = self._standing
+        lineup = standing.lineup(now)
+        names = lineup.names
+        loads = standing.aged(names, unseen) if unseen else None
         if wish.subset is not None:
             names = [name for name in names if _allowed(name, wish.subset)]
-        matches = [self._index.match(hashes) for hashes in wish.hashes]
-        tails = self._tails.match(wish.tail) if self._tails is not None and wish.tail else None
-        found = [
-            Candidate(
-                name,
-                loads[name] if unseen else self._booked(name),
-                self._pool.unbooked(name, now),
-                self._overlap(matches, tails, wish, name, now),
-                self._limit,
-                FULL if name in full else "",
-            )
-            for name in names
-        ]
+        found = lineup.weigh(standing.overlaps(wish.hashes, wish.tail, lineup, now), names, loads)
+        if full:
+            found = [one._replace(barred=FULL) if one.worker in full else one for one in found]
         if self._eligibility is None or not wish.picky:
-            return found, None, unseen
-        judged = self._eligibility.judge(wish.lora, wish.prepared, found, now, model=wish.model)
-        return *judged, unseen
-
-    def _overlap(
-        self, matches: Sequence[Match], tails: Match | None, wish: Wish, name: str, now: float
-    ) -> Overlap:
-        """What the worker holds of all prompts together, and what it is about to hold of a single one.
-
-        A tail counts only where the worker holds all that stands before it.
-        """
-        if len(matches) != 1:
-            return sum_overlaps(matches, name) if matches else NO_OVERLAP
-        found = self._predicted.extend(name, wish.hashes[0], matches[0].overlap(name), now)
-        if tails is not None and found.total >= len(wish.hashes[0]) and (more := tails.overlap(name).total):
-            return Overlap(found.device + more, found.host, found.disk)
-        return found
-
-    def _booked(self, name: str) -> Load:
-        booked = self._bookings.view.load(name)
-        return Load(booked.prefill_tokens, booked.blocks, booked.requests)
-
-    def _aged(self, names: Sequence[str], unseen: float) -> dict[str, Load]:
-        """Own load exactly, foreign load moved toward its mean over the pool: the view is behind."""
-        view, foreign = self._bookings.view, {}
-        for name in names:
-            theirs = view.load(name) - view.own_load(name)
-            foreign[name] = Load(theirs.prefill_tokens, theirs.blocks, theirs.requests)
-        moved, loads = aged(foreign, ageing(unseen)), {}
-        for name in names:
-            own, (tokens, blocks, requests) = view.own_load(name), moved[name]
-            loads[name] = Load(own.prefill_tokens + tokens, own.blocks + blocks, own.requests + requests)
-        return loads
+            return found, None
+        return self._eligibility.judge(wish.lora, wish.prepared, found, now, model=wish.model)
 
 
 def _allowed(name: str, subset: frozenset[str]) -> bool:

@@ -10,7 +10,7 @@ forgotten. What is learned here is stored in the index itself.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -90,9 +90,10 @@ class Approximate:
         blocks = self._workers.setdefault(worker, OrderedDict())
         before = len(blocks)
         fresh = [key for key in prompt if key not in blocks]
-        for key in reversed(prompt):
-            blocks[key] = now
-            blocks.move_to_end(key)
+        last_first = prompt[::-1]
+        blocks.update(dict.fromkeys(last_first, now))
+        if len(fresh) < len(prompt):
+            deque(map(blocks.move_to_end, last_first), maxlen=0)
         self._size += len(blocks) - before
         if fresh:
             self._index.store(worker, fresh)

@@ -165,7 +165,7 @@ class Choice(_Field):
         weights: Weights,
         added: Surcharges | None = None,
     ) -> None:
-        super().__init__(candidates, demand, weights, added)
+        self._candidates, self._demand, self._weights, self._added = candidates, demand, weights, added
         self.chosen = chosen
         self.fallbacks = fallbacks
         """The next best workers, cheapest first, each on an address of its own."""
@@ -212,13 +212,17 @@ class Offer(_Field):
         chosen = next(one for one in self.offered if one.worker == worker)
         others: tuple[str, ...] = ()
         if fallbacks > 0:
-            open_to = [one for one in self._candidates if one is chosen or not _left_out(one)]
+            open_to = [one for one in self._candidates if one.worker == worker or not _left_out(one)]
             prices = _prices(open_to, self._demand, self._weights, self._added)
-            at = next(at for at, one in enumerate(open_to) if one is chosen)
+            at = next(at for at, one in enumerate(open_to) if one.worker == worker)
             others = _fallbacks(open_to, prices, at, rng, fallbacks)
         return Choice(
             chosen, others, candidates=self._candidates, demand=self._demand, weights=self._weights, added=self._added
         )  # fmt: skip
+
+    def full(self) -> AllFull:
+        """All were at their limit."""
+        return AllFull(self._candidates, self._demand, self._weights, self._added)
 
 
 class NoWorker(_Field):

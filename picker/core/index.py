@@ -14,12 +14,12 @@ are taken out by `sweep` in small steps. A bit is given to another worker only w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from picker.core.masks import LAST, SHARDS, SHIFT, Bits, Masks
-from picker.core.match import NO_OVERLAP, Match, Overlap, Runs, Tally, bits, sum_overlaps
+from picker.core.match import NO_OVERLAP, Match, Overlap, Runs, Tally, bits, longer, sum_overlaps
 
 __all__ = [
     "DEVICE",
@@ -36,6 +36,7 @@ __all__ = [
 DEVICE, HOST, DISK = 0, 1, 2
 """Tiers, best first."""
 
+_NONE: Mapping[int, tuple[int, int]] = {}
 _MOST_RETIRED = 1024  # bits waiting for the sweep; past it a clear sweeps to the end itself
 
 
@@ -60,8 +61,9 @@ class PrefixIndex:
 
     def __init__(self) -> None:
         self.counts = Counts()
+        self.seating = 0
+        """Another number whenever a worker has got a bit or given up its own."""
         self._slots: dict[str, int] = {}  # worker -> number of its bit
-        self._names: list[str] = []  # by bit: whose it is, or was last
         self._bit = Bits()
         self._held = Masks(self._bit)  # who holds a block, on any tier
         self._below = Masks(self._bit)  # who holds it, though not on the device
@@ -91,15 +93,25 @@ class PrefixIndex:
         """Bits in use, retired ones included."""
         return len(self._bit)
 
+    def slot(self, worker: str) -> int | None:
+        """The number of the worker's bit in masks; None for one that is not known."""
+        return self._slots.get(worker)
+
+    def seats(self, workers: Sequence[str]) -> list[int]:
+        """A number for each worker: its slot, and beyond all bits where it is not known."""
+        slots = self._slots
+        return [slots.get(worker, place) for place, worker in enumerate(workers, self.width)]
+
     def add(self, worker: str) -> None:
         """Make a worker known; one that is known keeps what it holds."""
         if worker not in self._slots:
-            self._slots[worker] = self._take(worker)
+            self._slots[worker] = self._take()
 
     def drop(self, worker: str) -> None:
         """Forget a worker and all it holds; what comes late for it is ignored. Exact at once."""
         slot = self._slots.pop(worker, None)
         if slot is not None:
+            self.seating += 1
             self._retire(slot)
 
     def clear(self, worker: str) -> None:
@@ -107,7 +119,7 @@ class PrefixIndex:
         slot = self._slots.get(worker)
         if slot is not None and self._entries[slot]:
             self._retire(slot)
-            self._slots[worker] = self._take(worker)
+            self._slots[worker] = self._take()
 
     def count(self, worker: str) -> int:
         """How many blocks the worker holds, on any tier; 0 for one that is not known."""
@@ -169,14 +181,14 @@ class PrefixIndex:
         self._live -= gone
         return gone
 
-    def match(self, hashes: Sequence[int]) -> Match:
-        """How many leading blocks of a prompt each worker holds."""
-        runs = self._runs(hashes)
-        return Match(runs, self._slots, len(self._bit), lambda: self._split(hashes, runs))
+    def match(self, hashes: Sequence[int], expected: Runs | None = None) -> Match:
+        """How many leading blocks of a prompt each worker holds.
 
-    def holders(self, hashes: Sequence[int]) -> dict[str, Overlap]:
-        """What each worker holds of a prompt that holds some of it: `match`, for a walk over the few that matter."""
-        return self.match(hashes).holders(self._names)
+        ``expected`` are runs of workers that will soon hold so many of them, on the device.
+        """
+        runs = self._runs(hashes)
+        lower = self._split(hashes, runs) if self._tiered and runs else _NONE
+        return Match(longer(runs, expected) if expected else runs, self._slots, lower)
 
     def sweep(self, limit: int) -> int:
         """Look at up to ``limit`` entries and take out what retired bits left there; how many such entries are left.
@@ -235,14 +247,14 @@ class PrefixIndex:
         runs.append((mask, len(hashes)))
         return runs
 
-    def _split(self, hashes: Sequence[int], runs: Runs) -> Iterable[tuple[int, int, int]]:
-        """``(bit, host, disk)``: what of each run's prefix lies on lower tiers, for the workers that have some."""
+    def _split(self, hashes: Sequence[int], runs: Runs) -> Mapping[int, tuple[int, int]]:
+        """``host, disk``: what of each run's prefix lies on lower tiers, by bit, for the workers that have some."""
         here = 0
         for mask, _ in runs:
             here |= mask
         here &= self._tiered
         if not here:
-            return
+            return _NONE
         below, host, on_host, on_disk = self._below, self._tiers[HOST], Tally(), Tally()
         start = 0
         for mask, length in runs:
@@ -257,8 +269,7 @@ class PrefixIndex:
             if not here:
                 break
         hosts, disks = on_host.totals(), on_disk.totals()
-        for slot in hosts.keys() | disks.keys():
-            yield slot, hosts.get(slot, 0), disks.get(slot, 0)
+        return {slot: (hosts.get(slot, 0), disks.get(slot, 0)) for slot in hosts.keys() | disks.keys()}
 
     def _remove_device(self, bit: int, hashes: Sequence[int]) -> int:
         """Take blocks off the device of a worker that also has lower tiers: those held there too stay held."""
@@ -296,12 +307,10 @@ class PrefixIndex:
         bit = self._bit[slot]
         self._tiered = self._tiered | bit if self._lower[slot] else self._tiered & ~bit
 
-    def _take(self, worker: str) -> int:
+    def _take(self) -> int:
+        self.seating += 1
         if self._free:
-            slot = heappop(self._free)
-            self._names[slot] = worker
-            return slot
-        self._names.append(worker)
+            return heappop(self._free)
         self._entries.append(0)
         self._lower.append(0)
         return self._bit.append()

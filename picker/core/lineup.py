@@ -7,76 +7,28 @@ changes is worked out when a worker's load changes, and a pick compares those. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from random import Random
-from typing import Final, Protocol, overload
+from typing import Final
 
-from picker.core.choose import AllFull, Candidate, Choice, NoWorker, drawn, next_best
+from picker.core.choose import AllFull, Candidate, Choice, NoWorker, Offer, drawn, next_best, offer
 from picker.core.cost import Demand, Weights
-from picker.core.load import NO_LOAD, Load
-from picker.core.match import NO_OVERLAP, Overlap
+from picker.core.groups import ROUNDING, Groups, Part
+from picker.core.load import Load
+from picker.core.match import NO_OVERLAP, Overlap, Shares, bits
+from picker.core.weighed import Carried, Loads, Weighed, candidate, held
 
-ROUNDING: Final = 1e-12
-"""Two orders of adding up one price differ by less than this share of it: a handful of roundings of 1.1e-16 each."""
+_NOTHING: Final[Part] = (0, 0, 0.0)
 
-
-class Carried(Protocol):
-    """A load by any name. It never changes; another load is another value."""
-
-    @property
-    def prefill_tokens(self) -> float:
-        """Prompt tokens still to be computed."""
-        ...
-
-    @property
-    def blocks(self) -> float:
-        """KV blocks, of the pool's block size."""
-        ...
-
-    @property
-    def requests(self) -> float:
-        """Requests."""
-        ...
-
-
-class Weighed(Sequence[Candidate]):
-    """The candidates of one pick as they were, each made only when somebody looks at it."""
-
-    __slots__ = ("_booked", "_limit", "_names", "_overlaps", "_unbooked")
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        booked: Sequence[Carried],
-        unbooked: Sequence[Load],
-        overlaps: Mapping[str, Overlap],
-        limit: int,
-    ) -> None:
-        self._names, self._booked, self._unbooked = names, booked, unbooked
-        self._overlaps, self._limit = overlaps, limit
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @overload
-    def __getitem__(self, at: int) -> Candidate: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Candidate]: ...
-
-    def __getitem__(self, at: int | slice) -> Candidate | Sequence[Candidate]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(len(self)))]
-        name, booked = self._names[at], self._booked[at]
-        load = Load(booked.prefill_tokens, booked.blocks, booked.requests)
-        return Candidate(name, load, self._unbooked[at], self._overlaps.get(name, NO_OVERLAP), self._limit)
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return (self[at] for at in range(len(self._names)))
+_REST: Final = (-1, NO_OVERLAP)
+"""All that hold nothing, where those that hold something are taken out."""
 
 
 class Lineup:
     """Every worker that may be picked, with its load.
+
+    A worker has a *seat*, a number that is its bit in the masks of those that hold something.
 
     Args:
         weights: of the price.
@@ -86,137 +38,251 @@ class Lineup:
 
     def __init__(self, weights: Weights, *, block_size: int, limit: int = 0) -> None:
         self._weights, self._size, self._limit = weights, block_size, limit
-        self._names: Sequence[str] = ()
-        self._places: dict[str, int] = {}
-        self._booked: list[Carried] = []
-        self._unbooked: list[Load] = []
-        self._shown = False
-        """Whether former choices hold `_unbooked`, which changes with reports alone: it is copied before it changes."""
-        self._tokens: list[float] = []
-        self._blocks: list[float] = []
-        self._requests: list[float] = []
-        """By place: what is added up of a worker's load before the request comes into it."""
-        self._standing: list[float] = []
-        """By place: about the price of a request of nothing."""
-        self._full: set[int] = set()
+        self._named: Sequence[str] = ()
+        self._seats: Sequence[int] = ()
+        """Those that are taken, rising."""
+        self._seat_of: dict[str, int] = {}
+        self._names: list[str] = []
+        """By seat, as all that follows."""
+        self._loads = Loads.of(0)
+        self._parts: list[Part] = []
+        self._groups = Groups(0)
+        """Of those below their limit."""
+        self._taken = 0
+        """Mask of all seats."""
         self._odd: set[int] = set()
-        """Places with less than nothing of something, where `_standing` proves nothing."""
-
-    def __contains__(self, worker: str) -> bool:
-        return worker in self._places
+        """Seats with less than nothing of something, where a standing proves nothing."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The workers, in the order of places."""
-        return self._names
+        """The workers, as they were lined up."""
+        return self._named
 
-    def line_up(self, names: Sequence[str]) -> None:
-        """Take these workers and no others; they carry nothing until `put` says so. ``names`` must not change."""
-        self._names, n = names, len(names)
-        self._places = {name: place for place, name in enumerate(names)}
-        self._booked, self._unbooked, self._shown = [NO_LOAD] * n, [NO_LOAD] * n, False
-        self._tokens, self._blocks, self._requests, self._standing = [0] * n, [0] * n, [0.0] * n, [0.0] * n
-        self._full, self._odd = set(), set()
+    def line_up(self, names: Sequence[str], seats: Sequence[int] | None = None) -> None:
+        """Take these workers and no others, each on its own seat (None: in their order); they carry nothing until `put`
+        says so. A tie between some is drawn as if they stood in the order of seats. ``names`` must not change.
+        """
+        by_seat = dict(zip(range(len(names)) if seats is None else seats, names, strict=True))
+        self._named, self._seats = names, sorted(by_seat)
+        self._seat_of = {name: seat for seat, name in by_seat.items()}
+        n = max(by_seat, default=-1) + 1
+        self._names = [by_seat.get(seat, "") for seat in range(n)]
+        self._loads = Loads.of(n)
+        self._parts, self._groups, self._odd = [_NOTHING] * n, Groups(n), set()
+        for seat in self._seats:
+            self._groups.join(seat, _NOTHING, 0.0)
+        self._taken = self._groups.taken
 
-    def put(self, worker: str, booked: Carried, unbooked: Load) -> None:
-        """That much is booked there from now on, and carried beyond that. A worker that is not lined up is ignored."""
-        place = self._places.get(worker)
-        if place is None:
+    def reseat(self, seats: Sequence[int]) -> None:
+        """The same workers, as they were lined up, on these seats from now on, with all that they carry."""
+        moved = [
+            (name, seat, self._seat_of[name])
+            for name, seat in zip(self._named, seats, strict=True)
+            if seat != self._seat_of[name]
+        ]
+        if not moved:
             return
+        more = max(0, *(seat + 1 - len(self._names) for _, seat, _ in moved))
+        loads, names = self._loads.grown(more), [*self._names, *[""] * more]
+        self._parts += [_NOTHING] * more
+        self._groups.grow(more)
+        for _, _, old in moved:
+            names[old] = ""
+            self._odd.discard(old)
+            if (group := self._groups.of(old)) is not None:
+                self._groups.leave(old, group)
+        carried = [(name, loads.booked[old], loads.unbooked[old]) for name, _, old in moved]
+        for name, seat, _ in moved:
+            names[seat] = name
+            self._seat_of[name] = seat
+        self._loads, self._names, self._seats = loads, names, sorted(seats)
+        self._taken = sum(1 << seat for seat in seats)
+        for each in carried:
+            self.put(*each)
+
+    def put(self, worker: str, booked: Carried, unbooked: Load | None = None) -> None:
+        """That much is booked there from now on, and carried beyond that (None: as before).
+
+        A worker that is not lined up is ignored.
+        """
+        seat = self._seat_of.get(worker)
+        if seat is None:
+            return
+        if unbooked is None:
+            unbooked = self._loads.unbooked[seat]
+        self._loads = self._loads.put(seat, booked, unbooked)
         more_tokens, more_blocks, more_requests = unbooked
         weights, count = self._weights, booked.requests
-        self._booked[place] = booked
-        if self._unbooked[place] is not unbooked:
-            if self._shown:
-                self._unbooked, self._shown = self._unbooked[:], False
-            self._unbooked[place] = unbooked
-        self._tokens[place] = tokens = booked.prefill_tokens + more_tokens
-        self._blocks[place] = blocks = booked.blocks + more_blocks
-        self._requests[place] = requests = weights.request_weight * (count + more_requests)
-        self._standing[place] = weights.prefill_scale * tokens / self._size + blocks + requests
-        _mark(self._full, place, on=0 < self._limit <= count)
-        _mark(self._odd, place, on=tokens < 0 or blocks < 0 or requests < 0)
+        tokens, blocks = booked.prefill_tokens + more_tokens, booked.blocks + more_blocks
+        requests = weights.request_weight * (count + more_requests)
+        part = tokens, blocks, requests
+        group = self._groups.of(seat)
+        full = 0 < self._limit <= count
+        if group is not None and not full and part == group.part:
+            return
+        if group is not None:
+            self._groups.leave(seat, group)
+        self._parts[seat] = part
+        if tokens < 0 or blocks < 0 or requests < 0:
+            self._odd.add(seat)
+        elif self._odd:
+            self._odd.discard(seat)
+        if not full:
+            self._groups.join(seat, part, weights.prefill_scale * tokens / self._size + blocks + requests)
 
-    def carrying(self, loads: Mapping[str, Load]) -> Lineup:
-        """A line-up of the same workers, each with that load booked instead; what is unbooked stays."""
-        line = Lineup(self._weights, block_size=self._size, limit=self._limit)
-        line.line_up(self._names)
-        for place, name in enumerate(self._names):
-            line.put(name, loads[name], self._unbooked[place])
-        return line
+    def overlaps(self, shares: Shares) -> dict[str, Overlap]:
+        """What the workers hold that hold something, by name."""
+        names, taken = self._names, self._taken
+        return {names[seat]: overlap for mask, overlap in shares for seat in bits(mask & taken)}
+
+    def weigh(
+        self,
+        overlaps: Mapping[str, Overlap],
+        names: Sequence[str] | None = None,
+        booked: Mapping[str, Load] | None = None,
+    ) -> list[Candidate]:
+        """The workers for `picker.core.choose`, ``names`` of them (None: all), with what they hold.
+
+        ``booked`` are loads to be taken for those booked there; None: these themselves.
+        """
+        loads, seat_of, limit = self._loads, self._seat_of, self._limit
+        found = []
+        for name in self._named if names is None else names:
+            seat = seat_of[name]
+            if booked is None:
+                each = loads.booked[seat]
+                load = Load(each.prefill_tokens, each.blocks, each.requests)
+            else:
+                load = booked[name]
+            found.append(Candidate(name, load, loads.unbooked[seat], overlaps.get(name, NO_OVERLAP), limit))
+        return found
 
     def choose(
-        self, demand: Demand, overlaps: Mapping[str, Overlap], rng: Random, fallbacks: int = 0
+        self, demand: Demand, shares: Shares, rng: Random, fallbacks: int = 0
     ) -> Choice | NoWorker | AllFull:
-        """As `picker.core.choose.choose`. ``overlaps`` names the workers that hold something; it must not change."""
-        weights, names = self._weights, self._names
-        weighed = Weighed(names, self._booked[:], self._unbooked, overlaps, self._limit)
-        self._shown = True
-        if len(self._full) == len(names):
-            return (AllFull if names else NoWorker)(weighed, demand, weights)
-        every = fallbacks or weights.temperature
-        places = self._open() if every or self._full or self._odd else self._near(demand, overlaps)
-        if len(places) == 1 and not every:
-            return Choice(weighed[places[0]], (), candidates=weighed, demand=demand, weights=weights)
-        if not every and not overlaps and self._alike(places):
-            place = rng.choice(places)
-            return Choice(weighed[place], (), candidates=weighed, demand=demand, weights=weights)
-        prices = self._prices(places, demand, overlaps)
-        at = drawn(prices, weights.temperature, rng)
-        others = (
-            next_best([names[place] for place in places], prices, at, rng, fallbacks) if fallbacks else ()
+        """As `picker.core.choose.choose`. ``shares`` say what workers hold, by seat; they must not change."""
+        weights, loads = self._weights, self._loads
+        weighed = Weighed(self._seats, self._names, loads, shares, self._limit)
+        if not self._groups.taken:
+            return (AllFull if self._seats else NoWorker)(weighed, demand, weights)
+        others: tuple[str, ...] = ()
+        if fallbacks or weights.temperature or self._odd:
+            seats = list(bits(self._groups.taken))
+            prices = self._prices(seats, demand, shares)
+            at = drawn(prices, weights.temperature, rng)
+            seat = seats[at]
+            if fallbacks:
+                others = next_best([self._names[one] for one in seats], prices, at, rng, fallbacks)
+        else:
+            seat = _any_of(self._cheapest(demand, shares), rng)
+        chosen = candidate(
+            self._names[seat], loads.booked[seat], loads.unbooked[seat], held(shares, seat), self._limit
         )
-        return Choice(weighed[places[at]], others, candidates=weighed, demand=demand, weights=weights)
+        return Choice(chosen, others, candidates=weighed, demand=demand, weights=weights)
 
-    def _open(self) -> Sequence[int]:
-        if not self._full:
-            return range(len(self._names))
-        return [place for place in range(len(self._names)) if place not in self._full]
-
-    def _near(self, demand: Demand, overlaps: Mapping[str, Overlap]) -> Sequence[int]:
-        """The places that may turn out the cheapest, in their order: where the prompt is held, and the least others.
-
-        A request adds the same to the price of every worker that holds nothing of it, but for roundings.
-        """
-        standing = self._standing
-        least = min(standing)
-        common = self._weights.prefill_scale * demand.prompt_tokens / self._size + demand.blocks
-        reach = least + ROUNDING * (least + common + 1.0)
-        near = [place for place, value in enumerate(standing) if value <= reach]
-        if overlaps:
-            places = self._places
-            holders = [places[name] for name in overlaps if name in places]
-            return sorted({*near, *holders})
-        return near
-
-    def _alike(self, places: Sequence[int]) -> bool:
-        """Whether all of them carry the same, as the many idle workers of a large pool do: then so do their prices."""
-        loads = (self._tokens, self._blocks, self._requests) if self._weights.request_weight else (
-            self._tokens, self._blocks,
-        )  # fmt: skip
-        return all(len(set(map(load.__getitem__, places))) == 1 for load in loads)
-
-    def _prices(self, places: Sequence[int], demand: Demand, overlaps: Mapping[str, Overlap]) -> list[float]:
-        """`picker.core.cost.price` of each, digit for digit."""
-        prompt, more, size = demand
-        weights, names = self._weights, self._names
-        scale, credit = weights.prefill_scale, weights.overlap_credit
-        host_tier, disk_tier = weights.host_tier, weights.disk_tier
-        tokens, blocks, requests = self._tokens, self._blocks, self._requests
-        prices = []
-        for place in places:
-            prefill = tokens[place] + prompt
-            if overlaps and (overlap := overlaps.get(names[place])) is not None:
-                device, host, disk = overlap
-                prefill = prefill - credit * (device + host_tier * host + disk_tier * disk) * size
-            prices.append(
-                (scale * prefill / size if prefill > 0 else 0.0) + (blocks[place] + more) + requests[place]
+    def offer(self, demand: Demand, shares: Shares, rng: Random, most: int) -> Offer | NoWorker:
+        """As `picker.core.choose.offer`, with draws of its own among workers that cost the same."""
+        weights, groups, left = self._weights, self._groups, self._groups.taken
+        weighed = Weighed(self._seats, self._names, self._loads, shares, self._limit)
+        if weights.temperature or self._odd or left.bit_count() < len(self._seats) or not left:
+            return offer(list(weighed), demand, weights, rng, most)
+        prices: dict[float, int] = {}
+        for mask, overlap in (*shares, _REST):
+            here = mask & left
+            left ^= here
+            cached = self._cached(overlap, demand.block_size)
+            whole = cached > demand.prompt_tokens or here.bit_count() <= most
+            for group in groups.all_of(here) if whole else groups.first(here, self._common(demand), most):
+                price = _price(group.part, demand, weights.prefill_scale, cached)
+                prices[price] = prices.get(price, 0) | (group.mask & here)
+        seats: list[int] = []
+        for _, mask in sorted(prices.items()):
+            alike, room = list(bits(mask)), most - len(seats)
+            seats += alike if len(alike) <= room else rng.sample(alike, room)
+            if len(seats) == most:
+                break
+        rng.shuffle(seats)
+        loads = self._loads
+        offered = [
+            candidate(
+                self._names[seat], loads.booked[seat], loads.unbooked[seat], held(shares, seat), self._limit
             )
-        return prices
+            for seat in seats
+        ]
+        return Offer(
+            offered, [0.0] * len(seats), complete=len(seats) == len(self._seats), candidates=weighed, demand=demand,
+            weights=weights,
+        )  # fmt: skip
+
+    def _cheapest(self, demand: Demand, shares: Shares) -> int:
+        """The workers whose price is the least, digit for digit.
+
+        Of those that hold the same, or all of them nothing, only the ones that carry the least are worth a look: a
+        request adds the same to the price of each, but for roundings.
+        """
+        prompt, _, size = demand
+        scale, groups, left = self._weights.prefill_scale, self._groups, self._groups.taken
+        least, common = groups.least, self._common(demand)
+        slack = ROUNDING * (least + common + 1.0)
+        best, cheapest = inf, 0
+        for mask, overlap in (*reversed(shares), _REST):
+            here = mask & left
+            if not here:
+                continue
+            left ^= here
+            cached = self._cached(overlap, size)
+            if cached > prompt:
+                worth = groups.all_of(here)  # more credit than work: what is too much is worth nothing
+            elif least + common - scale * cached / size > best + slack:
+                continue  # even the least loaded of all would cost more
+            else:
+                worth = groups.near(here, common)
+            for group in worth:
+                price = _price(group.part, demand, scale, cached)
+                if price < best:
+                    best, cheapest = price, group.mask & here
+                elif price == best:
+                    cheapest |= group.mask & here
+        return cheapest
+
+    def _common(self, demand: Demand) -> float:
+        """About what the request adds to the price of every worker that holds nothing of it."""
+        return self._weights.prefill_scale * demand.prompt_tokens / demand.block_size + demand.blocks
+
+    def _cached(self, overlap: Overlap, size: int) -> float:
+        device, host, disk = overlap
+        weights = self._weights
+        return weights.overlap_credit * (device + weights.host_tier * host + weights.disk_tier * disk) * size
+
+    def _prices(self, seats: Sequence[int], demand: Demand, shares: Shares) -> list[float]:
+        """`picker.core.cost.price` of each."""
+        scale, parts, size = self._weights.prefill_scale, self._parts, demand.block_size
+        cached: dict[int, float] = {}
+        for mask, overlap in shares:
+            cached.update(dict.fromkeys(bits(mask & self._taken), self._cached(overlap, size)))
+        return [_price(parts[seat], demand, scale, cached.get(seat, 0.0)) for seat in seats]
 
 
-def _mark(places: set[int], place: int, *, on: bool) -> None:
-    if on:
-        places.add(place)
-    elif places:
-        places.discard(place)
+def _price(part: Part, demand: Demand, scale: float, cached: float) -> float:
+    """`picker.core.cost.price`, digit for digit."""
+    tokens, blocks, requests = part
+    prompt, more, size = demand
+    prefill = tokens + prompt - cached
+    return (scale * prefill / size if prefill > 0 else 0.0) + (blocks + more) + requests
+
+
+def _any_of(mask: int, rng: Random) -> int:
+    """The number of a bit that is set; of several one at random, as `random.choice` takes it of their list."""
+    if not mask & (mask - 1):
+        return mask.bit_length() - 1
+    wanted, low, width = rng.choice(range(mask.bit_count())), 0, mask.bit_length()
+    while width > 1:
+        half = width >> 1
+        lower = mask & (1 << half) - 1
+        below = lower.bit_count()
+        if wanted < below:
+            mask, width = lower, half
+        else:
+            mask >>= half
+            wanted, low, width = wanted - below, low + half, width - half
+    return low

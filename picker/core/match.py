@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
+from operator import itemgetter
 from typing import NamedTuple
 
 Runs = list[tuple[int, int]]
-Split = Callable[[], Iterable[tuple[int, int, int]]]
+Shares = Sequence[tuple[int, "Overlap"]]
+"""Masks of workers without a common bit, each with what all of them hold."""
 
 _TRUTH = bytes.maketrans(b"01", b"\x00\x01")
 
@@ -32,21 +34,20 @@ NO_OVERLAP = Overlap()
 
 
 class Match:
-    """The answer to one query; good until the index next changes.
+    """The answer to one query; which worker has which bit is good until the index next changes.
 
     ``runs`` is a list of ``(mask, length)`` with rising lengths: the workers whose bits are in ``mask`` hold exactly
     the first ``length`` blocks. Workers in no run hold none of them.
     """
 
-    __slots__ = ("_dense", "_slots", "_split", "_width", "runs")
+    __slots__ = ("_dense", "_lower", "_slots", "runs")
 
-    def __init__(self, runs: Runs, slots: Mapping[str, int], width: int, split: Split) -> None:
-        """``slots`` names each worker's bit, ``split`` says ``(bit, host, disk)`` where lower tiers have a part."""
+    def __init__(self, runs: Runs, slots: Mapping[str, int], lower: Mapping[int, tuple[int, int]]) -> None:
+        """``slots`` names each worker's bit, ``lower`` says ``host, disk`` of the bits with a part on lower tiers."""
         self.runs = runs
         self._slots = slots
-        self._width = width
-        self._split = split
-        self._dense: list[Overlap] | None = None
+        self._lower = lower
+        self._dense: dict[int, Overlap] | None = None
 
     @property
     def best(self) -> int:
@@ -59,34 +60,41 @@ class Match:
             return NO_OVERLAP
         dense = self._dense
         if dense is None:
-            dense = self._dense = self._spread()
-        slot = self._slots.get(worker)
-        return dense[slot] if slot is not None and slot < len(dense) else NO_OVERLAP
+            dense = self._dense = {slot: overlap for mask, overlap in self.shares() for slot in bits(mask)}
+        return dense.get(self._slots.get(worker, -1), NO_OVERLAP)
 
-    def holders(self, names: Sequence[str]) -> dict[str, Overlap]:
-        """What each worker holds that holds something; ``names`` are the workers by bit."""
-        found: dict[str, Overlap] = {}
-        if not self.runs:
-            return found
+    def shares(self) -> Shares:
+        """The same as masks: a run is one of them, but for its workers with a part on lower tiers."""
+        if not self._lower:
+            return [(mask, Overlap(length)) for mask, length in self.runs]
+        found = []
         for mask, length in self.runs:
-            overlap = Overlap(length)
-            for slot in bits(mask):
-                found[names[slot]] = overlap
-        for slot, host, disk in self._split():
-            name = names[slot]
-            found[name] = Overlap(found[name].device - host - disk, host, disk)
+            rest = mask
+            for slot, (host, disk) in self._lower.items():
+                bit = 1 << slot
+                if mask & bit:
+                    rest ^= bit
+                    found.append((bit, Overlap(length - host - disk, host, disk)))
+            if rest:
+                found.append((rest, Overlap(length)))
         return found
 
-    def _spread(self) -> list[Overlap]:
-        """One overlap per bit; the workers of a run share theirs unless lower tiers have a part in it."""
-        dense = [NO_OVERLAP] * self._width
-        for mask, length in self.runs:
-            overlap = Overlap(length)
-            for slot in bits(mask):
-                dense[slot] = overlap
-        for slot, host, disk in self._split():
-            dense[slot] = Overlap(dense[slot].device - host - disk, host, disk)
-        return dense
+
+def longer(runs: Runs, others: Runs) -> Runs:
+    """For each worker the longer of two prefixes of one prompt."""
+    if not runs or not others:
+        return runs or others
+    found: Runs = []
+    seen = 0
+    for mask, length in sorted([*runs, *others], key=itemgetter(1), reverse=True):
+        new = mask & ~seen
+        if new:
+            if found and found[-1][1] == length:
+                new |= found.pop()[0]
+            found.append((new, length))
+            seen |= new
+    found.reverse()
+    return found
 
 
 def sum_overlaps(matches: Iterable[Match], worker: str) -> Overlap:

@@ -2,20 +2,26 @@
 Prefixes a worker is about to hold: those of the requests just sent there, before its own events say so.
 
 Two requests with one new prefix that come within the time of a prefill would go to two workers, for the index knows of
-neither yet. So the blocks of a pick that the worker does not hold are *predicted* for a short life, beside the index:
-`extend` lengthens what the index says by what is predicted right behind it, never more. The worker's events confirm a
-prediction; one that is not confirmed in time was wrong. The share that was right is kept per model: where it is low,
-our hashes are not the engine's (other tokens, template, block size or adapter), and prefix routing does not work.
+neither yet. So for a short life it is *believed* that a worker holds all blocks of a prompt that was sent to it: also
+those that it held already by the index. Should it let go of these before the request's turn comes, it computes them
+anew for this very request; and an engine lets go of what was used last only at the end.
+
+The blocks that the worker did not hold are *predicted*. Its events confirm a prediction; one that is not confirmed in
+time was wrong. The share that was right is kept per model: where it is low, our hashes are not the engine's (other
+tokens, template, block size or adapter), and prefix routing does not work.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import repeat
+from typing import Final, NamedTuple, Protocol
 
-from picker.core.match import NO_OVERLAP, Overlap
+from picker.core.index import PrefixIndex
+from picker.core.match import Runs
+from picker.core.trails import Trails
 
 LIFE_SECONDS: Final = 5.0
 VERDICT_SECONDS: Final = 60.0
@@ -48,18 +54,21 @@ class Counts:
     unconfirmed: int = 0
     """No event came in time."""
     dropped: int = 0
-    """Given up unjudged: the worker left or was cleared, or there were too many."""
+    """Given up unjudged: the worker left, or there were too many."""
+    forgotten: int = 0
+    """Of prompts no longer believed before their time: there were too many."""
 
 
 @dataclass(slots=True, eq=False)
 class _Pick:
     """The blocks that one pick predicts; told apart by identity, for a block may be predicted again later."""
 
-    worker: str
+    blocks: _Blocks
+    """All that is predicted of the worker."""
     model: str
     verdict: float
     """Judged from then on."""
-    keys: list[int]
+    keys: Sequence[int]
     left: int
     """Blocks not confirmed yet; at 0 nothing is kept."""
 
@@ -86,8 +95,30 @@ class _Model:
             self.missed /= 2
 
 
-_Blocks = dict[int, tuple[float, _Pick]]
-"""Sequence hash -> until when it is believed, and which pick predicts it."""
+_Blocks = dict[int, _Pick]
+"""Sequence hash -> which pick predicts it."""
+
+
+class _Sent(NamedTuple):
+    """A prompt that is believed to be held where it was sent."""
+
+    until: float
+    number: int
+    bit: int
+    hashes: Sequence[int]
+
+
+class Seats(Protocol):
+    """Who has which bit in masks: `picker.core.index.PrefixIndex`."""
+
+    @property
+    def seating(self) -> int:
+        """Another number whenever a worker has got a bit or given up its own."""
+        ...
+
+    def slot(self, worker: str) -> int | None:
+        """The number of the worker's bit; None for one that is not known."""
+        ...
 
 
 class Predicted:
@@ -97,7 +128,8 @@ class Predicted:
     Args:
         life: seconds for which a prediction is believed; 0: never.
         verdict: seconds after which an unconfirmed one counts as wrong; a queue may be long, so this is more.
-        max_blocks: most predictions remembered at one time, over all workers; the oldest picks are given up.
+        max_blocks: most predictions remembered at one time, over all workers, and most blocks of prompts believed; the
+            oldest picks are given up.
 
     """
 
@@ -113,40 +145,49 @@ class Predicted:
         self._verdict = max(verdict, life)
         self._max_blocks = max_blocks
         self._workers: dict[str, _Blocks] = {}
-        self._begins: dict[int, dict[str, None]] = {}
-        """First block of a prompt -> the workers of which it is predicted."""
         self._picks: deque[_Pick] = deque()
         self._size = 0
         self._models: dict[str, _Model] = {}
         self._turns: list[Turn] = []
+        self._seats: Seats = PrefixIndex()
+        self._seating = 0
+        self._bits: dict[str, int] = {}
+        """Of the workers of which anything may be believed."""
+        self._trails, self._number = Trails(), 0
+        self._sent: deque[_Sent] = deque()
+        self._believed = 0
+        """Blocks of the prompts in it."""
 
     def __len__(self) -> int:
         """Predictions remembered."""
         return self._size
 
+    def beside(self, seats: Seats) -> None:
+        """What is believed is told in these bits from now on; of a worker without one nothing is."""
+        self._doubt(-1)
+        self._bits.clear()
+        self._seats, self._seating = seats, seats.seating
+
     def note(self, worker: str, hashes: Sequence[int], now: float, *, held: int = 0, model: str = "") -> None:
         """
         A request with this prompt was sent to the worker, which holds the first ``held`` blocks of it already.
 
-        ``hashes`` are the sequence hashes of its full blocks; of very long prompts the first `MAX_PER_PICK` count.
+        ``hashes`` are the sequence hashes of its full blocks, and must not change; of very long prompts the first
+        `MAX_PER_PICK` behind those held count. A prompt that is held already says nothing new.
         """
-        wanted = hashes[held : held + MAX_PER_PICK]
-        if self._life <= 0 or not wanted:
+        if self._life <= 0 or held >= len(hashes):
             return
+        most = held + MAX_PER_PICK
+        if len(hashes) > most:
+            hashes = hashes[:most]
+        self._believe(worker, hashes, now + self._life)
+        wanted = hashes[held:] if held else hashes
         blocks = self._workers.setdefault(worker, {})
-        if not held:
-            self._begins.setdefault(hashes[0], {})[worker] = None
-        until, fresh = now + self._life, []
-        for key in wanted:
-            known = blocks.get(key)
-            if known is None:
-                fresh.append(key)
-            else:
-                blocks[key] = (until, known[1])
+        fresh = wanted if blocks.keys().isdisjoint(wanted) else [key for key in wanted if key not in blocks]
         if not fresh:
             return
-        pick = _Pick(worker, self._model_name(model), now + self._verdict, fresh, len(fresh))
-        blocks.update(dict.fromkeys(fresh, (until, pick)))
+        pick = _Pick(blocks, self._model_name(model), now + self._verdict, fresh, len(fresh))
+        blocks.update(zip(fresh, repeat(pick)))
         self._picks.append(pick)
         self._size += len(fresh)
         self.counts.predicted += len(fresh)
@@ -158,29 +199,27 @@ class Predicted:
         blocks = self._workers.get(worker)
         if not blocks:
             return 0
-        right = 0
-        for key in hashes:
-            known = blocks.pop(key, None)
-            if known is None:
-                continue
-            right += 1
-            if key in self._begins:
-                self._begins_no_more(worker, key)
-            pick = known[1]
-            pick.left -= 1
+        found = [pick for pick in map(blocks.pop, hashes, repeat(None)) if pick is not None]
+        for pick, right in Counter(found).items():
+            pick.left -= right
             if not pick.left:
                 self._size -= len(pick.keys)
-                pick.keys = []
-            self._judge(pick.model, confirmed=1)
-        self.counts.confirmed += right
-        return right
+                pick.keys = ()
+            self._judge(pick.model, confirmed=right)
+        self.counts.confirmed += len(found)
+        return len(found)
 
     def left(self, worker: str) -> None:
         """The worker left: nothing is expected of it any more, and nothing held against its model."""
-        self.counts.dropped += len(self._workers.pop(worker, ()))
+        blocks = self._workers.pop(worker, None)
+        if blocks:
+            self.counts.dropped += len(blocks)
+            blocks.clear()
+        self._doubt(self._bits.pop(worker, 0))
 
     def expire(self, now: float) -> None:
         """Judge what was not confirmed in time. Call it a few times a second."""
+        self._settle(now)
         while self._picks and (not self._picks[0].left or self._picks[0].verdict <= now):
             pick = self._picks.popleft()
             missed = self._end(pick)
@@ -188,42 +227,18 @@ class Predicted:
             if missed:
                 self._judge(pick.model, missed=missed)
 
+    def runs(self, hashes: Sequence[int], now: float) -> Runs:
+        """How many leading blocks of a prompt which workers are believed to hold soon, by the index's bits."""
+        if not self._sent:
+            return []
+        self._settle(now)
+        return self._trails.runs(hashes)
+
     def match(self, worker: str, hashes: Sequence[int], held: int, now: float) -> int:
-        """
-        How many leading blocks the worker holds or is about to hold: ``held`` by the index, then the predicted
-        ones right behind them.
-        """
-        blocks = self._workers.get(worker)
-        if not blocks:
-            return held
-        for place in range(held, len(hashes)):
-            known = blocks.get(hashes[place])
-            if known is None or known[0] <= now:
-                return place
-        return max(held, len(hashes))
-
-    def extend(self, worker: str, hashes: Sequence[int], overlap: Overlap, now: float) -> Overlap:
-        """The same as an overlap: what is predicted will lie on the device."""
-        more = self.match(worker, hashes, overlap.total, now) - overlap.total
-        return Overlap(overlap.device + more, overlap.host, overlap.disk) if more else overlap
-
-    def extended(
-        self, hashes: Sequence[int], held: Mapping[str, Overlap], now: float
-    ) -> Mapping[str, Overlap]:
-        """`extend` for every worker at once: ``held`` names those that hold something, and so does the answer."""
-        if not hashes or not self._size:
-            return held
-        # a sequence hash stands for its place too: what begins this prompt is in no other place of another
-        expecting = self._begins.get(hashes[0], ())
-        if not expecting and not held:
-            return held
-        found = dict(held)
-        for worker in {*expecting, *held}:
-            before = held.get(worker, NO_OVERLAP)
-            after = self.extend(worker, hashes, before, now)
-            if after is not before:
-                found[worker] = after
-        return found
+        """How many leading blocks the worker holds or is about to hold: ``held`` by the index, or more."""
+        runs = self.runs(hashes, now)
+        bit = self._bits.get(worker, 0)
+        return max(held, *(length for mask, length in runs if mask & bit), 0)
 
     def ratios(self) -> Mapping[str, float]:
         """Per model, the share of the lately judged predictions that was right; models with enough of them only."""
@@ -257,20 +272,64 @@ class Predicted:
 
     def _end(self, pick: _Pick) -> int:
         """Take out what the pick still predicts; how many blocks that were."""
-        blocks = self._workers.get(pick.worker, {})
-        missed = 0
-        for key in pick.keys:
-            known = blocks.get(key)
-            if known is not None and known[1] is pick:
-                del blocks[key]
-                missed += 1
-        if pick.keys and pick.keys[0] not in blocks:
-            self._begins_no_more(pick.worker, pick.keys[0])
-        self._size -= len(pick.keys)
+        blocks, keys = pick.blocks, pick.keys
+        mine = [key for key in keys if blocks.get(key) is pick] if pick.left < len(keys) else keys
+        missed = len(mine) if blocks else 0
+        if missed:
+            for key in mine:
+                blocks.pop(key, None)
+        self._size -= len(keys)
         return missed
 
-    def _begins_no_more(self, worker: str, key: int) -> None:
-        workers = self._begins.get(key, {})
-        workers.pop(worker, None)
-        if not workers:
-            self._begins.pop(key, None)
+    # what is believed
+
+    def _believe(self, worker: str, hashes: Sequence[int], until: float) -> None:
+        self._reseat()
+        bit = self._bits.get(worker)
+        if bit is None:
+            slot = self._seats.slot(worker)
+            if slot is None:
+                return
+            bit = self._bits[worker] = 1 << slot
+        self._number += 1
+        self._trails.mark(hashes, bit, self._number)
+        self._sent.append(_Sent(until, self._number, bit, hashes))
+        self._believed += len(hashes)
+        while self._sent and max(self._believed, len(self._trails)) > self._max_blocks:
+            self.counts.forgotten += self._forget()
+
+    def _settle(self, now: float) -> None:
+        """Believe no more what was sent too long ago, and to workers that gave up their bits."""
+        self._reseat()
+        sent = self._sent
+        while sent and sent[0].until <= now:
+            self._forget()
+
+    def _forget(self) -> int:
+        _, number, bit, hashes = self._sent.popleft()
+        self._trails.unmark(hashes, bit, number)
+        self._believed -= len(hashes)
+        if not self._sent:
+            self._trails = (
+                Trails()
+            )  # prompts with one hash, by chance or by malice, may have left something behind
+        return len(hashes)
+
+    def _reseat(self) -> None:
+        if self._seating == self._seats.seating:
+            return
+        self._seating = self._seats.seating
+        gone, slot = 0, self._seats.slot
+        for worker, bit in list(self._bits.items()):
+            if (now := slot(worker)) is None or bit != 1 << now:
+                gone |= bit
+                del self._bits[worker]
+        self._doubt(gone)
+
+    def _doubt(self, gone: int) -> None:
+        """Nothing is believed any more of the workers with these bits."""
+        if not gone:
+            return
+        for _, number, bit, hashes in self._sent:
+            if bit & gone:
+                self._trails.unmark(hashes, bit, number)

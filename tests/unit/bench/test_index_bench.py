@@ -20,6 +20,7 @@ from picker.bench.index.run import QUICK, run
 from picker.bench.index.upkeep import apply_blocks_per_s, clear, fill
 from picker.core.blocks import block_hash
 from picker.core.index import DEVICE, Match, Overlap, PrefixIndex
+from picker.core.match import Runs
 
 TINY = replace(
     QUICK,
@@ -64,8 +65,8 @@ class _OneTier(PrefixIndex):
 class _ShortSighted(PrefixIndex):
     """Sees a hundred blocks."""
 
-    def match(self, hashes: Sequence[int]) -> Match:
-        return super().match(hashes[:100])
+    def match(self, hashes: Sequence[int], expected: Runs | None = None) -> Match:
+        return super().match(hashes[:100], expected)
 
 
 @pytest.mark.parametrize("broken", [_Forgetful, _OneTier, _ShortSighted])

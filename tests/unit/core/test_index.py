@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from picker.core.index import DEVICE, DISK, HOST, NO_OVERLAP, Overlap, PrefixIndex, sum_overlaps
+from picker.core.match import bits
 
 WORKERS = [f"10.0.0.{n}:8000" for n in range(6)]
 
@@ -58,7 +59,10 @@ def check(index: PrefixIndex, oracle: Oracle, hashes: Sequence[int]) -> None:
     match = index.match(hashes)
     expected = {worker: oracle.overlap(worker, hashes) for worker in WORKERS}
     assert {worker: match.overlap(worker) for worker in WORKERS} == expected
-    assert index.holders(hashes) == {worker: held for worker, held in expected.items() if held.total}
+    by_slot = {index.slot(worker): held for worker, held in expected.items() if held.total}
+    shares = match.shares()
+    assert {slot: held for mask, held in shares for slot in bits(mask)} == by_slot
+    assert sum(mask.bit_count() for mask, _ in shares) == len(by_slot)
     assert match.best == max(overlap.total for overlap in expected.values())
     lengths = [length for _, length in match.runs]
     assert lengths == sorted(set(lengths))

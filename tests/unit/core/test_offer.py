@@ -118,3 +118,15 @@ def test_what_was_taken_is_told_like_a_choice() -> None:
     same = choose(candidates, DEMAND, Weights(), Random(1))
     assert choice.reasons == same.reasons
     assert found.taken("10.0.0.0:80", Random(1)).fallbacks == ()
+
+
+@given(
+    st.builds(Load, whole, st.floats(0, 1e5), st.integers(0, 500)),
+    st.lists(st.integers(0, 300), min_size=3, max_size=3), st.integers(0, 10_000), st.integers(1, 256),
+    st.builds(Weights, st.floats(0, 10), parts, parts, parts, st.floats(0, 10)),
+)  # fmt: skip
+def test_the_base_of_a_price_is_the_price_of_a_worker_with_nothing_booked(
+    unbooked: Load, held: list[int], prompt: int, size: int, weights: Weights
+) -> None:
+    demand, overlap = Demand(prompt, prompt // size, size), Overlap(*held)
+    assert base_price(demand, unbooked, overlap, weights) == price(demand, Load(), unbooked, overlap, weights)

@@ -15,8 +15,21 @@ from picker.core.predicted import ENOUGH, MAX_MODELS, OTHER, Predicted
 PROMPT = list(range(1, 11))
 
 
+def seated(*workers: str) -> PrefixIndex:
+    index = PrefixIndex()
+    for worker in workers:
+        index.add(worker)
+    return index
+
+
+def predicting(**given: Any) -> Predicted:
+    predicted = Predicted(**given)
+    predicted.beside(seated("a", "b"))
+    return predicted
+
+
 def test_a_prompt_just_sent_is_matched_before_its_events() -> None:
-    predicted = Predicted(life=5)
+    predicted = predicting(life=5)
     predicted.note("a", PROMPT, 100.0)
     assert predicted.match("a", PROMPT, 0, 101.0) == 10
     assert predicted.match("a", [*PROMPT[:4], 99], 0, 101.0) == 4
@@ -24,7 +37,7 @@ def test_a_prompt_just_sent_is_matched_before_its_events() -> None:
 
 
 def test_the_life_is_short_and_renewed_by_the_next_pick() -> None:
-    predicted = Predicted(life=5)
+    predicted = predicting(life=5)
     predicted.note("a", PROMPT, 100.0)
     predicted.note("a", PROMPT[:4], 104.0)
     assert predicted.match("a", PROMPT, 0, 104.9) == 10
@@ -32,36 +45,138 @@ def test_the_life_is_short_and_renewed_by_the_next_pick() -> None:
     assert predicted.match("a", PROMPT, 0, 109.0) == 0
 
 
-def test_what_is_predicted_counts_only_right_behind_what_is_held() -> None:
-    predicted = Predicted()
+def test_all_of_a_prompt_just_sent_is_believed_also_what_was_held_and_is_held_no_more() -> None:
+    predicted = predicting()
     predicted.note("a", PROMPT, 0.0, held=4)
     assert predicted.match("a", PROMPT, 4, 1.0) == 10
-    assert predicted.match("a", PROMPT, 3, 1.0) == 3, "a hole between is a hole"
-    assert predicted.extend("a", PROMPT, Overlap(1, 2, 1), 1.0) == Overlap(7, 2, 1)
-    assert predicted.extend("a", PROMPT, Overlap(1, 0, 0), 1.0) == Overlap(1, 0, 0)
+    assert predicted.match("a", PROMPT, 3, 1.0) == 10, "it will be computed anew for that request"
+    assert predicted.counts.predicted == 6, "but what was held is no prediction"
+
+
+def test_a_prompt_that_is_held_says_nothing_new() -> None:
+    predicted = predicting()
+    predicted.note("a", PROMPT, 0.0, held=10)
+    assert predicted.match("a", PROMPT, 0, 1.0) == 0
+    assert predicted.counts.predicted == 0
+
+
+def test_what_is_predicted_will_lie_on_the_device() -> None:
+    index = seated("a", "b")
+    index.store("a", PROMPT[:4])
+    index.remove("a", PROMPT[1:3])
+    index.store("a", PROMPT[1:3], 1)
+    predicted = Predicted()
+    predicted.beside(index)
+    predicted.note("a", PROMPT[:7], 0.0, held=4)
+    predicted.note("b", PROMPT[:2], 0.0)
+    match = index.match(PROMPT, predicted.runs(PROMPT, 1.0))
+    assert match.overlap("a") == Overlap(5, 2, 0)
+    assert match.overlap("b") == Overlap(2, 0, 0)
+
+
+def test_nothing_is_believed_of_a_worker_that_gave_up_its_bit_nor_of_the_one_that_gets_it() -> None:
+    index = seated("a", "b")
+    predicted = Predicted()
+    predicted.beside(index)
+    predicted.note("a", PROMPT, 0.0)
+    index.drop("a")
+    index.add("c")
+    assert index.slot("c") == 0
+    assert predicted.match("c", PROMPT, 0, 1.0) == 0
+    predicted.note("c", PROMPT[:5], 1.0)
+    assert predicted.runs(PROMPT, 4.9) == predicted.runs(PROMPT, 5.9) == [(1, 5)]
+    assert predicted.runs(PROMPT, 6.0) == []
+
+
+def test_what_is_believed_too_long_for_its_bound_is_forgotten_and_counted() -> None:
+    predicted = predicting(max_blocks=20)
+    for pick in range(3):
+        predicted.note("a", [*PROMPT[:5], *range(100 * pick + 100, 100 * pick + 105)], 0.0, held=5)
+    assert predicted.counts.forgotten == 10
+    assert predicted.counts.dropped == 0
+    assert predicted.match("a", [*PROMPT[:5], 100], 0, 1.0) == 5, "as the others begin so too"
+    assert predicted.match("a", [*PROMPT[:5], 200], 0, 1.0) == 6
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 5), min_size=1), st.floats(0, 2))))
+def test_prompts_with_one_hash_by_chance_or_by_malice_leave_nothing_behind(
+    taken: list[tuple[str, list[int], float]],
+) -> None:
+    predicted, now = predicting(life=5, max_blocks=30), 0.0
+    for worker, prompt, later in taken:
+        now += later
+        predicted.note(worker, prompt, now)
+        for mask, length in predicted.runs(prompt, now):
+            assert mask & 3 == mask != 0
+            assert 0 < length <= len(prompt)
+        assert len(predicted._trails) <= 30
+    predicted.expire(now + 5)
+    assert len(predicted._trails) == predicted._believed == 0
+
+
+prompts = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(lambda tokens: sequence_hashes(tokens, 1))
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 10), st.integers(0, 9), st.floats(0, 8))),
-    st.dictionaries(
-        st.sampled_from("abc"), st.builds(Overlap, st.integers(1, 4), st.integers(0, 3), st.just(0))
+    st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from("abcd"), prompts, st.floats(0, 2)),
+            st.tuples(st.sampled_from("abcd"), st.none(), st.just(0.0)),
+        )
     ),
-    st.integers(0, 10),
+    prompts,
 )
-def test_extending_all_workers_at_once_is_extending_each(
-    picks: list[tuple[str, int, int, float]], held: dict[str, Overlap], length: int
+def test_it_is_believed_that_each_worker_holds_the_longest_prefix_lately_sent_there(
+    taken: list[tuple[str, list[int] | None, float]], asked: list[int]
 ) -> None:
-    predicted = Predicted(life=5)
-    for worker, blocks, had, at in sorted(picks, key=lambda pick: pick[3]):
-        predicted.note(worker, PROMPT[:blocks], at, held=had)
-    predicted.confirmed("b", PROMPT[:1])
-    predicted.left("d")
-    hashes = PROMPT[:length]
-    found = predicted.extended(hashes, held, 9.0)
-    assert all(one.total for one in found.values())
+    predicted, now = Predicted(life=5), 0.0
+    index = seated(*"abcd")
+    predicted.beside(index)
+    sent: list[tuple[str, list[int], float]] = []
+    for worker, prompt, later in taken:
+        now += later
+        if prompt is None:
+            predicted.left(worker)
+            sent = [one for one in sent if one[0] != worker]
+        else:
+            predicted.note(worker, prompt, now)
+            sent.append((worker, prompt, now))
+        wanted: dict[int, int] = {}
+        for name, known, then in sent:
+            shared = sum(one == other for one, other in zip(known, asked, strict=False))
+            if then + 5 > now and shared:
+                slot = index.slot(name)
+                assert slot is not None
+                wanted[1 << slot] = max(wanted.get(1 << slot, 0), shared)
+        runs = predicted.runs(asked, now)
+        assert {1 << at: n for mask, n in runs for at in range(4) if mask >> at & 1} == wanted
+        lengths = [n for _, n in runs]
+        assert lengths == sorted(set(lengths))
+    predicted.runs(asked, now + 5)
+    assert not len(predicted._trails)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), prompts)),
+    st.lists(st.tuples(st.sampled_from("abcd"), prompts)),
+    prompts,
+)
+def test_what_is_held_and_what_is_believed_go_together_as_the_longer_of_both(
+    stored: list[tuple[str, list[int]]], sent: list[tuple[str, list[int]]], asked: list[int]
+) -> None:
+    index, predicted = seated(*"abcd"), Predicted(life=5)
+    predicted.beside(index)
+    for worker, prompt in stored:
+        index.store(worker, prompt)
+    for worker, prompt in sent:
+        predicted.note(worker, prompt, 0.0)
+    match = index.match(asked, predicted.runs(asked, 1.0))
     for worker in "abcd":
-        before = held.get(worker, Overlap())
-        assert found.get(worker, Overlap()) == predicted.extend(worker, hashes, before, 9.0)
+        held = index.match(asked).overlap(worker).total
+        assert match.overlap(worker).total == predicted.match(worker, asked, held, 1.0)
+    lengths = [length for _, length in match.runs]
+    assert lengths == sorted(set(lengths))
+    assert match.best == max(match.overlap(worker).total for worker in "abcd")
 
 
 def test_events_confirm_and_silence_refutes_per_model() -> None:
@@ -110,7 +225,7 @@ def test_a_worker_that_left_is_not_held_against_its_model() -> None:
 
 
 def test_predictions_are_bounded_and_the_oldest_go_first() -> None:
-    predicted = Predicted(max_blocks=20)
+    predicted = predicting(max_blocks=20)
     for pick in range(10):
         predicted.note("a", [10 * pick + each for each in range(10)], float(pick))
     assert len(predicted) == 20
@@ -129,7 +244,7 @@ def test_models_are_bounded() -> None:
 
 
 def test_without_a_life_nothing_is_predicted() -> None:
-    predicted = Predicted(life=0)
+    predicted = predicting(life=0)
     predicted.note("a", PROMPT, 0.0)
     assert predicted.match("a", PROMPT, 0, 0.0) == 0
     assert len(predicted) == 0
@@ -152,6 +267,7 @@ def test_a_match_never_exceeds_what_is_held_or_lately_predicted(
     taken: list[tuple[Any, ...]], most: int
 ) -> None:
     predicted, index, now = Predicted(life=5, verdict=12, max_blocks=most), PrefixIndex(), 0.0
+    predicted.beside(index)
     held: dict[str, set[int]] = {}
     noted: dict[str, dict[int, float]] = {}
     for what, *how in taken:

@@ -118,7 +118,7 @@ async def test_the_plane_is_offered_only_workers_that_serve_the_model(worlds: An
     told = world.picking._tokens.known(asked.ask)
     prompt = prompt_of(asked.ask, told, 4)
     wish = world.picking._wish(request, asked.ask, prompt, "")
-    candidates, _, _ = deciding._candidates(wish, world.clock())
+    candidates, _ = deciding._candidates(wish, world.clock(), 0.0)
     assert [one.worker for one in candidates if not one.barred] == [B]
 
 

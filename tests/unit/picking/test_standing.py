@@ -1,0 +1,115 @@
+"""The line-up that is kept from pick to pick is the one that would be made anew, whatever happens between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from picker.core.blocks import sequence_hashes
+from picker.core.cost import Weights
+from picker.core.index import PrefixIndex
+from picker.core.load import NO_LOAD, Load
+from picker.core.match import Overlap
+from picker.core.predicted import Predicted
+from picker.standing import Standing
+from stateplane.booking import Amount, Cause, Owner, Rules
+from stateplane.desk import Desk
+from stateplane.memory import MemoryPlane, MemoryStore
+
+WORKERS = tuple(f"10.0.0.{n}:8000" for n in range(5))
+
+
+class Told:
+    """A pool that tells of changes, once."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = WORKERS[:3]
+        self.loads: dict[str, Load] = {}
+        self.fresh: set[str] = set()
+
+    def routable(self, now: float) -> Sequence[str]:
+        return self.names
+
+    def unbooked(self, worker: str, now: float) -> Load:
+        return self.loads.get(worker, NO_LOAD)
+
+    def changed(self, now: float) -> Sequence[str]:
+        fresh, self.fresh = self.fresh, set()
+        return tuple(fresh)
+
+
+class Place:
+    """A standing, and everything that changes under it."""
+
+    def __init__(self) -> None:
+        self.now, self.pool, self.index = 1000.0, Told(), PrefixIndex()
+        for worker in self.pool.names:
+            self.index.add(worker)
+        owner, rules = Owner("r", "1"), Rules()
+        plane = MemoryPlane(MemoryStore(rules, clock=lambda: self.now), owner=owner)
+        self.desk = Desk(plane, owner, mode="isolated", clock=lambda: self.now)
+        self.predicted, self.booked = Predicted(life=5), list[str]()
+        self.standing = self.made()
+
+    def made(self) -> Standing:
+        return Standing(
+            pool=self.pool, index=self.index, predicted=self.predicted, tails=None, view=self.desk.view,
+            weights=Weights(), block_size=1, limit=0,
+        )  # fmt: skip
+
+    def change(self, rng: random.Random, prompt: list[int]) -> None:
+        worker = rng.choice(WORKERS)
+        match rng.randrange(8):
+            case 0:
+                self.index.store(worker, prompt)
+            case 1:
+                self.index.clear(worker)
+            case 2:
+                booking = self.desk.new_id()
+                self.desk.book(
+                    booking, key="", worker=worker, amount=Amount(rng.randrange(9), 3), now=self.now
+                )
+                self.booked.append(booking)
+            case 3 if self.booked:
+                self.desk.end(self.booked.pop(0), Cause.ENDED)
+            case 4:
+                self.pool.loads[worker] = Load(0, rng.randrange(3), 1)
+                self.pool.fresh.add(worker)
+            case 5:
+                self.predicted.note(worker, prompt, self.now)
+                self.now += rng.choice([0.0, 1.0, 3.0])
+            case 6 if rng.random() < 0.5:
+                self.pool.names = tuple(one for one in WORKERS if rng.random() < 0.7)
+            case 7 if rng.random() < 0.5:
+                (self.index.drop if rng.random() < 0.5 else self.index.add)(worker)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_what_is_kept_is_what_would_be_found_anew(seed: int, steps: int) -> None:
+    rng, place = random.Random(seed), Place()
+    for _ in range(steps):
+        prompt = sequence_hashes([rng.randrange(2) for _ in range(rng.randrange(1, 6))], 1)
+        place.change(rng, prompt)
+        lineup = place.standing.lineup(place.now)
+        held = place.standing.overlaps([prompt], (), lineup, place.now)
+        match = place.index.match(prompt)
+        wanted = {}
+        for name in place.pool.names:
+            had = match.overlap(name).total
+            if total := place.predicted.match(name, prompt, had, place.now):
+                wanted[name] = Overlap(total)
+        assert held == wanted
+        view = place.desk.view
+        assert [(one.worker, *one.booked, *one.unbooked) for one in lineup.weigh(held)] == [
+            (
+                name,
+                view.load(name).prefill_tokens,
+                view.load(name).blocks,
+                view.load(name).requests,
+                *place.pool.unbooked(name, place.now),
+            )
+            for name in place.pool.names
+        ]
