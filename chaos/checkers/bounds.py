@@ -20,8 +20,8 @@ HARMLESS = frozenset({"slow-consumer"})
 VISIBLE_SECONDS = 1.0
 """How long a booking may take into everybody's view while nothing is wrong."""
 MISLOGGED_SECONDS = 4.0 + 1.0
-"""How long the gateway may write its log to a replica that stands still: its connections' keepalive (2 s, and 2 s for the
-answer); then a request that runs is told of within a second."""
+"""How long the gateway may write its log to a replica that stands still: its connections' keepalive (2 s, and 2 s for
+the answer); then a request that runs is told of within a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from picker.serving import replies
 from picker.serving.modes import BodyMode
@@ -17,6 +18,8 @@ PIECE = 62_000
 """Most body bytes in one answer: some gateways cap messages at 64 KB."""
 REMEMBERED = 4_096
 """Most decisions, but for their booking's id, that are remembered as bytes: one for each worker, or list of workers."""
+KNOWN_SIZES = 4_096
+"""Sizes of bodies for which the bytes around them are remembered."""
 
 HEADERS_PASSED = replies.headers_passed().SerializeToString()
 BODY_PASSED = replies.body_passed().SerializeToString()
@@ -69,7 +72,13 @@ def streamed(body: bytes, *, end: bool, response: bool) -> Iterator[bytes]:
 
 def piece(body: bytes, *, end: bool, response: bool) -> bytes:
     """One message of a full duplex body."""
-    size = len(body)
+    head, tail = around(len(body), end, response)
+    return b"".join((head, body, tail))
+
+
+@lru_cache(maxsize=KNOWN_SIZES)
+def around(size: int, end: bool, response: bool) -> tuple[bytes, bytes]:
+    """What stands before and behind the bytes of a body in one message of it."""
     head = _BYTES + _varint(size) if size else b""
     tail = _END if end else b""
     size += len(head) + len(tail)
@@ -77,7 +86,7 @@ def piece(body: bytes, *, end: bool, response: bool) -> bytes:
         part = field + _varint(size)
         head = part + head
         size += len(part)
-    return b"".join((head, body, tail))
+    return head, tail
 
 
 def response_body_changed(body: bytes, *, length: bool) -> bytes:

@@ -19,10 +19,10 @@ from picker.serving import encoded, refusals
 from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Abandon, BodySeen, Close, Decide, Effect, Over, ResponseSeen, Send
-from picker.serving.modes import BodyMode
+from picker.serving.modes import FULL_DUPLEX, MODE_UNTOLD, STREAMED, BodyMode
 from picker.serving.reading import responded
 from picker.serving.refusals import RefusedError
-from picker.serving.request_side import Awaiting, RequestSide
+from picker.serving.request_side import AT_BODY, AT_DUPLEX, AT_HEADERS, AT_TRAILERS, Awaiting, RequestSide
 from picker.serving.response_side import AT_ONCE_SECONDS, Hold, ResponseSide
 from picker.serving.seam import End, Picked, Refused
 from picker.serving.shown import Shown, shown_of
@@ -43,7 +43,7 @@ class Limits:
     max_body: int
     body_timeout: float
     stream_timeout: float
-    mode: BodyMode = BodyMode.UNTOLD
+    mode: BodyMode = MODE_UNTOLD
     """Request body mode that overrides what the gateway says."""
     mode_override: bool = False
     """Whether to ask for another response body mode where that is of use."""
@@ -58,6 +58,10 @@ class _Phase(Enum):
     OVER = auto()
 
 
+# by names of their own: see `picker.serving.modes`
+_NEW, _BODY, _DECIDING, _PASSING, _OBSERVING, _OVER = _Phase
+
+
 class Exchange:
     """One stream. ``hold`` is asked at response headers until when the stream is to be held.
 
@@ -69,7 +73,6 @@ class Exchange:
 
     __slots__ = (
         "_counts",
-        "_deadline",
         "_hold",
         "_limits",
         "_messages",
@@ -78,6 +81,7 @@ class Exchange:
         "_refuse",
         "_request",
         "_response",
+        "deadline",
     )
 
     def __init__(
@@ -94,22 +98,18 @@ class Exchange:
         self._hold = hold
         self._counts = counts
         self._refuse = refuse
-        self._phase = _Phase.NEW
-        self._deadline: float | None = now + limits.body_timeout
+        self._phase = _NEW
+        self.deadline: float | None = now + limits.body_timeout
+        """When `expired` has to be called, unless something else comes first; None: never."""
         self._messages = 0
         self._open_booking = ""
         self._request = RequestSide(limits, budget=budget, counts=counts)
         self._response = ResponseSide(budget=budget, counts=counts)
 
     @property
-    def deadline(self) -> float | None:
-        """When `expired` has to be called, unless something else comes first; None: never."""
-        return self._deadline
-
-    @property
     def over(self) -> bool:
         """Whether the stream has ended."""
-        return self._phase is _Phase.OVER
+        return self._phase is _OVER
 
     # -- what comes in ------------------------------------------------------------------------------------------
 
@@ -117,22 +117,22 @@ class Exchange:
         """A message of the gateway."""
         if not isinstance(message, Shown):
             message = shown_of(message)
-        if self._phase is _Phase.OVER or self._phase is _Phase.OBSERVING:
+        if self._phase is _OVER or self._phase is _OBSERVING:
             return []
         self._messages += 1
         if self._messages > MAX_MESSAGES:
             self._counts.closed_flooded += 1
             return self._end(End.CLOSED_BY_US)
-        if self._phase is _Phase.NEW and message.observed:
-            self._phase, self._deadline = _Phase.OBSERVING, now + self._limits.stream_timeout
+        if self._phase is _NEW and message.observed:
+            self._phase, self.deadline = _OBSERVING, now + self._limits.stream_timeout
             self._counts.observed += 1
             return []
         kind = message.kind
         if not kind:
             self._counts.unreadable += 1
             return self._give_up(refusals.OUT_OF_ORDER)
-        if self._phase is _Phase.PASSING:
-            self._deadline = now + self._limits.stream_timeout
+        if self._phase is _PASSING:
+            self.deadline = now + self._limits.stream_timeout
         try:
             if kind == "request_headers":
                 return self._request_headers(message, now)
@@ -146,10 +146,10 @@ class Exchange:
 
     def decided(self, answer: Picked | Refused, now: float) -> list[Effect]:
         """The answer to the last `Decide`; it may come too late."""
-        if self._phase is not _Phase.DECIDING:
+        if self._phase is not _DECIDING:
             # never told to the gateway: no worker knows of it
             return [Over(answer.booking_id, End.PROVEN)] if isinstance(answer, Picked) else []
-        self._phase, self._deadline = _Phase.PASSING, now + self._limits.stream_timeout
+        self._phase, self.deadline = _PASSING, now + self._limits.stream_timeout
         if isinstance(answer, Refused):
             return self._refused(answer)
         try:
@@ -159,8 +159,9 @@ class Exchange:
 
     def performed(self) -> None:
         """All effects handed out so far are done: what they held in memory is free."""
-        if self._phase is _Phase.PASSING or self._phase is _Phase.OVER:
-            self._request.forget()
+        body = self._request.body
+        if body.paid and (self._phase is _PASSING or self._phase is _OVER):
+            body.forget()
 
     def half_closed(self, now: float) -> list[Effect]:
         """The gateway will send nothing more."""
@@ -181,31 +182,31 @@ class Exchange:
 
     def overrun(self) -> list[Effect]:
         """A message that is still coming cannot be kept: the memory for bodies is in use."""
-        if self._phase is _Phase.PASSING or self._phase is _Phase.OBSERVING:
+        if self._phase is _PASSING or self._phase is _OBSERVING:
             return self._end(End.CLOSED_BY_US)
-        if self._phase is _Phase.OVER:
+        if self._phase is _OVER:
             return []
         self._counts.refused_memory += 1
         return self._refused(refusals.MEMORY_FULL)
 
     def expired(self, now: float) -> list[Effect]:
         """The deadline passed; does nothing before it."""
-        if self._deadline is None or now < self._deadline:
+        if self.deadline is None or now < self.deadline:
             return []
-        if self._phase is _Phase.BODY and self._request.mode is BodyMode.UNTOLD:
+        if self._phase is _BODY and self._request.mode is MODE_UNTOLD:
             # whatever the mode is, a decision in the headers answer is right
             self._counts.modes_guessed += 1
-            return self._decide(Awaiting.HEADERS, now)
-        if self._phase is _Phase.BODY and self._request.ahead:
+            return self._decide(AT_HEADERS, now)
+        if self._phase is _BODY and self._request.ahead:
             self._counts.bodies_ahead += 1
-            return self._decide(Awaiting.HEADERS, now, ended=False, collected=True)
-        if self._phase is _Phase.BODY:
+            return self._decide(AT_HEADERS, now, ended=False, collected=True)
+        if self._phase is _BODY:
             self._counts.body_timeouts += 1
             return self._refused(refusals.BODY_TIMEOUT)
-        if self._phase is _Phase.DECIDING:
+        if self._phase is _DECIDING:
             self._counts.pick_timeouts += 1
             return self._refused(refusals.PICK_TIMEOUT)
-        if self._phase is _Phase.NEW:
+        if self._phase is _NEW:
             self._counts.closed_silent += 1
         else:
             self._counts.closed_idle += 1
@@ -213,17 +214,17 @@ class Exchange:
 
     def drain(self, now: float) -> list[Effect]:
         """The replica goes away and waits no longer."""
-        if self._phase in (_Phase.BODY, _Phase.DECIDING):
+        if self._phase in (_BODY, _DECIDING):
             self._counts.refused_draining += 1
             return self._give_up(refusals.SHUTTING_DOWN)
-        if self._phase is not _Phase.OVER:
+        if self._phase is not _OVER:
             self._counts.closed_draining += 1
         return self._end(End.DRAINED)
 
     # -- the request --------------------------------------------------------------------------------------------
 
     def _request_headers(self, message: Shown, now: float) -> list[Effect]:
-        if self._phase is not _Phase.NEW:
+        if self._phase is not _NEW:
             return self._unexpected()
         if self._refuse is not None:
             return self._refused(self._refuse)
@@ -231,61 +232,61 @@ class Exchange:
         request.headers(message)
         self._response.told = request.told.response
         if message.end:
-            return self._decide(Awaiting.HEADERS, now)
-        if request.ahead or request.mode is BodyMode.UNTOLD:
+            return self._decide(AT_HEADERS, now)
+        if request.ahead or request.mode is MODE_UNTOLD:
             wait = min(GUESS_SECONDS, self._limits.body_timeout)
         elif request.mode.collects:
             wait = self._limits.body_timeout
         else:
-            return self._decide(Awaiting.HEADERS, now)
+            return self._decide(AT_HEADERS, now)
         if not request.ahead:
             request.check_declared()
-        self._phase, self._deadline = _Phase.BODY, now + wait
+        self._phase, self.deadline = _BODY, now + wait
         return request.headers_passed() if request.mode.whole else []
 
     def _request_body(self, message: Shown, now: float) -> list[Effect]:
         end, request = message.end, self._request
-        if self._phase is _Phase.DECIDING:
+        if self._phase is _DECIDING:
             request.owe(message.body, end=end)
             return []
-        if self._phase is _Phase.PASSING:
+        if self._phase is _PASSING:
             return request.passed(message.body, end=end)
-        if self._phase is not _Phase.BODY:
+        if self._phase is not _BODY:
             return self._unexpected()
         if request.ahead:
             kept = request.add_ahead(message.body, end=end)
             if kept and not end:
                 return []
             self._counts.bodies_ahead += not kept
-            return self._decide(Awaiting.HEADERS, now, ended=kept, collected=kept)
-        if request.mode is BodyMode.UNTOLD:
+            return self._decide(AT_HEADERS, now, ended=kept, collected=kept)
+        if request.mode is MODE_UNTOLD:
             # a body before its headers were answered
-            request.mode = BodyMode.FULL_DUPLEX_STREAMED
-            self._deadline = now + self._limits.body_timeout
+            request.mode = FULL_DUPLEX
+            self.deadline = now + self._limits.body_timeout
         request.add(message.body)
-        if request.mode is not BodyMode.FULL_DUPLEX_STREAMED:
+        if request.mode is not FULL_DUPLEX:
             # the one message with the whole body; its end of stream is missing where trailers follow
-            return self._decide(Awaiting.BODY, now, ended=end)
-        return self._decide(Awaiting.DUPLEX, now) if end else []
+            return self._decide(AT_BODY, now, ended=end)
+        return self._decide(AT_DUPLEX, now) if end else []
 
     def _request_trailers(self, now: float) -> list[Effect]:
         request = self._request
-        if self._phase is _Phase.PASSING:
+        if self._phase is _PASSING:
             return request.trailers_passed()
-        if self._phase is _Phase.DECIDING or (self._phase is _Phase.BODY and request.ahead):
+        if self._phase is _DECIDING or (self._phase is _BODY and request.ahead):
             request.owe_trailers()
-            ahead = self._phase is _Phase.BODY
-            return self._decide(Awaiting.HEADERS, now, collected=True) if ahead else []
-        if self._phase is not _Phase.BODY or request.mode.whole:
+            ahead = self._phase is _BODY
+            return self._decide(AT_HEADERS, now, collected=True) if ahead else []
+        if self._phase is not _BODY or request.mode.whole:
             return self._unexpected()
-        request.mode = BodyMode.FULL_DUPLEX_STREAMED
-        return self._decide(Awaiting.TRAILERS, now)
+        request.mode = FULL_DUPLEX
+        return self._decide(AT_TRAILERS, now)
 
     def _decide(
         self, awaiting: Awaiting, now: float, *, ended: bool = True, collected: bool = False
     ) -> list[Effect]:
         asked = self._request.asked(awaiting, ended=ended, collected=collected)
-        self._phase, self._deadline = _Phase.DECIDING, now + self._limits.body_timeout
+        self._phase, self.deadline = _DECIDING, now + self._limits.body_timeout
         return [Decide(asked)]
 
     def _answered(self, picked: Picked) -> list[Effect]:
@@ -294,7 +295,7 @@ class Exchange:
         if picked.reading is not None:
             response.expect(picked.reading)
         asked = self._request.override(reads=response.read)
-        if asked is BodyMode.STREAMED and not response.rewrites and self._hold() == "headers":
+        if asked is STREAMED and not response.rewrites and self._hold() == "headers":
             asked = None  # the stream will be gone before the body comes
         effects = self._request.answers(picked, shown=asked)
         response.override(asked)
@@ -306,13 +307,13 @@ class Exchange:
 
     def _response_message(self, kind: str, message: Shown, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        if self._phase is not _Phase.PASSING:
+        if self._phase is not _PASSING:
             # the gateway answers by itself, or shows us no request: nothing is booked
-            if self._phase is _Phase.DECIDING:
+            if self._phase is _DECIDING:
                 effects += self._abandoned()
             self._counts.local_replies += 1
             self._request.drop()
-            self._phase, self._deadline = _Phase.PASSING, now + self._limits.stream_timeout
+            self._phase, self.deadline = _PASSING, now + self._limits.stream_timeout
         if kind == "response_headers":
             return effects + self._response_headers(message, now)
         if kind == "response_body":
@@ -343,7 +344,7 @@ class Exchange:
 
     def _response_mode(self) -> BodyMode:
         told = self._response.told
-        return told if told is not BodyMode.UNTOLD else self._request.mode
+        return told if told is not MODE_UNTOLD else self._request.mode
 
     # -- ends ---------------------------------------------------------------------------------------------------
 
@@ -357,18 +358,18 @@ class Exchange:
 
     def _end(self, end: End) -> list[Effect]:
         """The stream is over: the one place where that happens, but for refusals."""
-        if self._phase is _Phase.OVER:
+        if self._phase is _OVER:
             return []
-        effects = self._abandoned() if self._phase is _Phase.DECIDING else []
+        effects = self._abandoned() if self._phase is _DECIDING else []
         effects += self._booking_over(end)
         if self._response.read:
             effects += self._response.finish(self._response_mode())
         return effects + self._closed()
 
     def _closed(self) -> list[Effect]:
-        if self._phase is not _Phase.PASSING:
+        if self._phase is not _PASSING:
             self._request.drop()
-        self._phase, self._deadline = _Phase.OVER, None
+        self._phase, self.deadline = _OVER, None
         return [Close()]
 
     def _let_go(self, now: float) -> list[Effect]:
@@ -378,7 +379,7 @@ class Exchange:
 
     def _refused(self, refusal: Refused) -> list[Effect]:
         self._counts.refused += 1
-        abandon: list[Effect] = [Abandon()] if self._phase is _Phase.DECIDING else []
+        abandon: list[Effect] = [Abandon()] if self._phase is _DECIDING else []
         return [*abandon, Send(encoded.refused(refusal)), *self._closed()]
 
     def _unexpected(self) -> list[Effect]:
@@ -387,7 +388,7 @@ class Exchange:
 
     def _give_up(self, refusal: Refused) -> list[Effect]:
         """Refuse a request that was not answered yet; let one that went on go on without us."""
-        if self._phase is _Phase.PASSING:
+        if self._phase is _PASSING:
             return self._end(End.CANCELLED)
         if refusal is refusals.OUT_OF_ORDER:
             self._counts.refused_order += 1

@@ -36,6 +36,10 @@ class BodyMode(IntEnum):
     FULL_DUPLEX_STREAMED = 4
 
 
+MODE_UNTOLD, NONE, STREAMED, BUFFERED, BUFFERED_PARTIAL, FULL_DUPLEX = BodyMode
+"""The members by names of their own: to ask an enumeration for one costs as much as a call, and is done very often."""
+
+
 class UnsupportedModeError(Exception):
     """The gateway named a body mode that is not known here."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from google.protobuf.struct_pb2 import Struct, Value
 
@@ -15,6 +16,8 @@ MAX_SUBSET = 10_000
 MAX_ENDPOINT = 512
 MAX_CONTENT_TYPE = 256
 MAX_ENCODING = 64
+MAX_NUMBER = 10
+"""Digits."""
 
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
@@ -113,17 +116,27 @@ def responded(
     if attributes:
         attempts = _number(attributes.get("upstream.request_attempt_count", "1"))
         flags = _number(attributes.get("response.flags", "0"))
-    content_type = headers.get("content-type", "")[:MAX_CONTENT_TYPE].lower()
-    encoding = headers.get("content-encoding", "")[:MAX_ENCODING].strip().lower()
-    response = Responded(
-        status=_number(headers.get(":status", "0")),
-        served=served if len(served) <= MAX_ENDPOINT else "",
-        attempts=max(attempts, 1),
+    response = _response(
+        headers.get(":status", "0")[: MAX_NUMBER + 1],
+        headers.get("content-type", "")[:MAX_CONTENT_TYPE],
+        headers.get("content-encoding", "")[:MAX_ENCODING],
+        served if len(served) <= MAX_ENDPOINT else "",
+        max(1, attempts),
+    )
+    return response, flags & _NO_WORKER != 0 and attempts <= 1
+
+
+@lru_cache(maxsize=512)  # most responses are alike
+def _response(status: str, content_type: str, encoding: str, served: str, attempts: int) -> Responded:
+    content_type, encoding = content_type.lower(), encoding.strip().lower()
+    return Responded(
+        status=_number(status),
+        served=served,
+        attempts=attempts,
         event_stream=content_type.startswith("text/event-stream"),
         content_type=content_type,
         content_encoding="" if encoding == "identity" else encoding,
     )
-    return response, bool(flags & _NO_WORKER) and attempts <= 1
 
 
 def served_of(message: ProcessingRequest) -> str:
@@ -152,4 +165,4 @@ def _text(value: Value) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text) if len(text) <= 10 and text.isascii() and text.isdigit() else 0
+    return int(text) if len(text) <= MAX_NUMBER and text.isascii() and text.isdigit() else 0

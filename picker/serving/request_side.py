@@ -13,7 +13,19 @@ from picker.serving import encoded, refusals
 from picker.serving.buffers import Body, Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Effect, Send, SendBody
-from picker.serving.modes import UNTOLD, BodyMode, Told, UnsupportedModeError, modes_told
+from picker.serving.modes import (
+    BUFFERED,
+    BUFFERED_PARTIAL,
+    FULL_DUPLEX,
+    MODE_UNTOLD,
+    NONE,
+    STREAMED,
+    UNTOLD,
+    BodyMode,
+    Told,
+    UnsupportedModeError,
+    modes_told,
+)
 from picker.serving.reading import declared_length
 from picker.serving.refusals import RefusedError
 from picker.serving.seam import HttpRequest, Picked
@@ -25,6 +37,8 @@ if TYPE_CHECKING:
 MAX_PIECES = 100_000
 """Most messages of one request's body."""
 
+_NOTHING = Shown("")
+
 
 class Awaiting(Enum):
     """The message of the gateway that waits for the decision."""
@@ -35,22 +49,23 @@ class Awaiting(Enum):
     TRAILERS = auto()  # headers held back; the body follows them, trailers end the stream
 
 
+AT_HEADERS, AT_BODY, AT_DUPLEX, AT_TRAILERS = Awaiting
+
+
 class RequestSide:
     """What one request showed so far. Methods that read raise `RefusedError` for what is to be refused."""
 
     __slots__ = (
-        "_attributes",
         "_awaiting",
-        "_body",
         "_counts",
-        "_headers",
+        "_first",
         "_limits",
         "_overrides",
         "_owed",
         "_pieces",
-        "_remove",
         "_rewritable",
-        "_subset",
+        "ahead",
+        "body",
         "mode",
         "told",
     )
@@ -59,15 +74,15 @@ class RequestSide:
         self.mode = limits.mode
         """The mode that the body is served in: set, else told, else found out from the messages."""
         self.told: Told = UNTOLD
+        self.ahead = False
+        """Whether a body that is not held back for us comes without being asked for: it can be read, not changed."""
         self._limits = limits
         self._counts = counts
-        self._headers: Mapping[str, str] = {}
-        self._remove: tuple[str, ...] = ()
-        self._subset: tuple[str, ...] | None = None
-        self._attributes: Mapping[str, str] = {}
-        self._body = Body(budget)
+        self._first = _NOTHING
+        self.body = Body(budget)
+        """What came of the body."""
         self._pieces = 0
-        self._awaiting = Awaiting.HEADERS
+        self._awaiting = AT_HEADERS
         self._overrides = False
         self._rewritable = False
         self._owed: list[tuple[bytes, bool] | None] = []
@@ -79,22 +94,15 @@ class RequestSide:
         if message.headers is None:
             self._counts.refused_headers += 1
             raise RefusedError(refusals.HEADERS_TOO_LARGE)
-        self._headers = message.headers
+        self._first = message
         try:
             self.told = modes_told(message.modes)
         except UnsupportedModeError as mode:
             self._counts.refused_mode += 1
             raise RefusedError(refusals.unsupported_mode(mode.number)) from None
-        if self.mode is BodyMode.UNTOLD:
+        if self.mode is MODE_UNTOLD:
             self.mode = self.told.request
-        self._remove = message.control
-        self._subset = message.subset
-        self._attributes = message.attributes
-
-    @property
-    def ahead(self) -> bool:
-        """Whether a body that is not held back for us comes without being asked for: it can be read, not changed."""
-        return self.told.ahead and self.mode is BodyMode.STREAMED
+        self.ahead = self.told.ahead and self.mode is STREAMED
 
     def check_declared(self) -> None:
         """Refuse a body that is declared too large before it comes."""
@@ -106,17 +114,17 @@ class RequestSide:
         self._pieces += 1
         if self._pieces > MAX_PIECES:
             raise self._too_many()
-        if self._body.size + len(piece) > self._limits.max_body:
+        if self.body.size + len(piece) > self._limits.max_body:
             raise self._too_large()
-        if not self._body.add(piece):
+        if not self.body.add(piece):
             raise self._no_memory()
 
     def add_ahead(self, piece: bytes, *, end: bool) -> bool:
         """Append a piece that came ahead, and owe its answer; False where no more of the body can be kept."""
         self.owe(b"", end=end)
-        if self._body.size + len(piece) <= self._limits.max_body and self._body.add(piece):
+        if self.body.size + len(piece) <= self._limits.max_body and self.body.add(piece):
             return True
-        self._body.forget()
+        self.body.forget()
         return False
 
     def owe(self, piece: bytes, *, end: bool) -> None:
@@ -125,10 +133,10 @@ class RequestSide:
         if self._pieces > MAX_PIECES:
             raise self._too_many()
         # only a full duplex body has to go back
-        kept = piece if self.mode in (BodyMode.UNTOLD, BodyMode.FULL_DUPLEX_STREAMED) else b""
-        if self._body.paid + len(kept) > self._limits.max_body:
+        kept = piece if self.mode in (MODE_UNTOLD, FULL_DUPLEX) else b""
+        if self.body.paid + len(kept) > self._limits.max_body:
             raise self._too_large()
-        if not self._body.charge(len(kept)):
+        if not self.body.charge(len(kept)):
             raise self._no_memory()
         self._owed.append((kept, end))
 
@@ -139,15 +147,15 @@ class RequestSide:
             raise self._too_many()
         self._owed.append(None)
 
-    def forget(self) -> None:
-        """Free what the body holds."""
-        self._body.forget()
-
     def drop(self) -> None:
         """Free everything: nothing of the request is needed any more."""
-        self._body.forget()
+        self.body.forget()
         self._owed = []
-        self._headers, self._remove, self._attributes = {}, (), {}
+        self._first = _NOTHING
+
+    @property
+    def _headers(self) -> Mapping[str, str]:
+        return self._first.headers or {}
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
@@ -157,12 +165,12 @@ class RequestSide:
         ``ended``: whether the end of the body was seen; ``collected``: whether a body that came ahead was read.
         """
         self._awaiting = awaiting
-        held = awaiting is not Awaiting.HEADERS
-        whole = self._body.whole() if held or (collected and (ended or self._body.size)) else None
+        held = awaiting is not AT_HEADERS
+        whole = self.body.whole() if held or (collected and (ended or self.body.size)) else None
         complete = ended
-        if awaiting is Awaiting.BODY and not ended:
+        if awaiting is AT_BODY and not ended:
             # trailers follow, or the gateway cut the body: in partial mode its length must tell
-            partial = self.mode is BodyMode.BUFFERED_PARTIAL
+            partial = self.mode is BUFFERED_PARTIAL
             complete = not partial or len(whole or b"") == declared_length(self._headers)
             self._counts.bodies_cut += not complete
         self._rewritable = held and complete
@@ -171,10 +179,9 @@ class RequestSide:
             headers=self._headers,
             body=whole,
             complete=complete,
-            subset=self._subset,
-            attributes=self._attributes,
-            response_shown=self.told.response.shows
-            or (self._overrides and self.told.response is BodyMode.NONE),
+            subset=self._first.subset,
+            attributes=self._first.attributes,
+            response_shown=self.told.response.shows or (self._overrides and self.told.response is NONE),
             rewritable=self._rewritable,
         )
 
@@ -188,17 +195,17 @@ class RequestSide:
         if shown is not None:
             self._counts.modes_overridden += 1
             override = (self.told.request, shown)
-        if self._awaiting is Awaiting.BODY:
-            length = self.mode is BodyMode.BUFFERED and "content-length" in self._headers
+        if self._awaiting is AT_BODY:
+            length = self.mode is BUFFERED and "content-length" in self._headers
             effects: list[Effect] = [
-                Send(encoded.body_decided(picked, self._remove, body=body, length=length))
+                Send(encoded.body_decided(picked, self._first.control, body=body, length=length))
             ]
         else:
-            effects = [Send(encoded.headers_decided(picked, self._remove, override))]
-            if self._awaiting is not Awaiting.HEADERS:
+            effects = [Send(encoded.headers_decided(picked, self._first.control, override))]
+            if self._awaiting is not AT_HEADERS:
                 effects += self._given_back()
         # a held stream lives long and needs none of this any more
-        self._headers, self._remove, self._attributes = {}, (), {}
+        self._first = _NOTHING
         owed, self._owed = self._owed, []
         for piece in owed:
             effects += self.trailers_passed() if piece is None else self.passed(piece[0], end=piece[1])
@@ -209,8 +216,8 @@ class RequestSide:
         if not self._overrides:
             return None
         if reads:
-            return BodyMode.STREAMED if self.told.response is BodyMode.NONE else None
-        return BodyMode.NONE if self.told.response.shows else None
+            return STREAMED if self.told.response is NONE else None
+        return NONE if self.told.response.shows else None
 
     def _rewritten(self, picked: Picked) -> bytes | None:
         if picked.body is None:
@@ -218,14 +225,14 @@ class RequestSide:
         if not self._rewritable:
             self._counts.rewrites_ignored += 1
             return None
-        if not self._body.replace(picked.body):
+        if not self.body.replace(picked.body):
             raise self._no_memory()
         self._counts.bodies_rewritten += 1
         return picked.body
 
     def _given_back(self) -> list[Effect]:
-        end = self._awaiting is Awaiting.DUPLEX
-        body = self._body.taken()
+        end = self._awaiting is AT_DUPLEX
+        body = self.body.taken()
         effects: list[Effect] = [SendBody(body, end)] if body or end else []
         return effects if end else [*effects, *self.trailers_passed()]
 
@@ -233,7 +240,7 @@ class RequestSide:
 
     def headers_passed(self) -> list[Effect]:
         """The headers that a buffering gateway wants answered before it sends the body."""
-        return [Send(encoded.headers_passed(self._remove))]
+        return [Send(encoded.headers_passed(self._first.control))]
 
     def trailers_passed(self) -> list[Effect]:
         """Trailers that nobody here waits for."""
@@ -241,10 +248,10 @@ class RequestSide:
 
     def passed(self, piece: bytes, *, end: bool) -> list[Effect]:
         """A piece of a body that nobody here waits for any more."""
-        if self.mode is BodyMode.UNTOLD:
+        if self.mode is MODE_UNTOLD:
             # After a guess. Buffered bodies come whole; a duplex gateway's first piece does not end its body.
-            self.mode = BodyMode.BUFFERED if end and piece else BodyMode.FULL_DUPLEX_STREAMED
-        if self.mode is not BodyMode.FULL_DUPLEX_STREAMED:
+            self.mode = BUFFERED if end and piece else FULL_DUPLEX
+        if self.mode is not FULL_DUPLEX:
             return [Send(encoded.BODY_PASSED)]
         return [SendBody(piece, end)] if piece or end else []
 

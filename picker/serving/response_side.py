@@ -12,7 +12,7 @@ from picker.serving import encoded
 from picker.serving.buffers import Budget
 from picker.serving.counts import Counts
 from picker.serving.effects import Effect, Send, SendBody
-from picker.serving.modes import BodyMode
+from picker.serving.modes import BUFFERED, FULL_DUPLEX, MODE_UNTOLD, NONE, STREAMED, BodyMode
 from picker.serving.passage import Passage
 from picker.serving.seam import Responded, ResponseReading
 
@@ -38,7 +38,7 @@ class ResponseSide:
     )
 
     def __init__(self, *, budget: Budget, counts: Counts) -> None:
-        self.told = BodyMode.UNTOLD
+        self.told = MODE_UNTOLD
         """The mode that the gateway named; an override may be obeyed or not, so pieces are judged as they come."""
         self._asked: BodyMode | None = None
         self._budget = budget
@@ -56,7 +56,7 @@ class ResponseSide:
     def override(self, asked: BodyMode | None) -> None:
         """The gateway was asked for this mode; None: for none."""
         self._asked = asked
-        if not self.told.shows and asked is not BodyMode.STREAMED:
+        if not self.told.shows and asked is not STREAMED:
             self._passage = None
 
     @property
@@ -89,7 +89,7 @@ class ResponseSide:
         self._event_stream = response.event_stream
         self._declared = "content-length" in headers
         # a response that is answered piece by piece goes on without us, all others need us to their end
-        free = self.told is BodyMode.NONE or self.told is BodyMode.STREAMED
+        free = self.told is NONE or self.told is STREAMED
         lets_go = free and hold() == "headers"
         passage = self._passage
         if passage is None or again:
@@ -109,18 +109,18 @@ class ResponseSide:
 
     def piece(self, data: bytes, mode: BodyMode, *, end: bool) -> list[Effect]:
         """The answer to a piece of the body in the mode ``mode``: what goes on in its place."""
-        if self._asked is BodyMode.NONE:
+        if self._asked is NONE:
             self._asked = None
             self._counts.overrides_ignored += 1
         changed = data
         if self._passage is not None:
             # a buffered body is all that is shown, though trailers or an unshown rest may follow
             changed = self._passage.piece(data, end=end or mode.whole)
-        if mode is BodyMode.FULL_DUPLEX_STREAMED:
+        if mode is FULL_DUPLEX:
             return [SendBody(changed, end, response=True)] if changed or end else []
         if changed is data or changed == data:
             return [Send(encoded.RESPONSE_BODY_PASSED)]
-        length = mode is BodyMode.BUFFERED and self._declared
+        length = mode is BUFFERED and self._declared
         return [Send(encoded.response_body_changed(changed, length=length))]
 
     def finish(self, mode: BodyMode) -> list[Effect]:
@@ -129,7 +129,7 @@ class ResponseSide:
         if self._passage is not None:
             tail = self._passage.finish()
             self._passage = None
-        if tail and mode is BodyMode.FULL_DUPLEX_STREAMED:
+        if tail and mode is FULL_DUPLEX:
             return [SendBody(tail, end=False, response=True)]
         self._counts.response_tails_lost += bool(tail)
         return []

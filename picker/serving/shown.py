@@ -11,10 +11,11 @@ from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
+from picker.serving.known import UnusualError, length
+from picker.serving.known import headers as headers_in
 from picker.serving.messages import message_of
 from picker.serving.reading import (
     MAX_HEADER_BYTES,
-    MAX_HEADERS,
     HeadersTooLargeError,
     attributes_of,
     headers_of,
@@ -22,17 +23,10 @@ from picker.serving.reading import (
     served_of,
     subset_of,
 )
-from picker.serving.wire.extproc_pb2 import HeaderValue, ProcessingRequest
-from picker.settings import SECRET_HEADERS
+from picker.serving.wire.extproc_pb2 import ProcessingRequest
 
-KNOWN_ENTRIES = 2_048
-KNOWN_ENTRY_SIZE = 128
-"""So many headers, none longer, are remembered as they were read: most of them come with every request."""
 KNOWN_EXTRA_SIZE = 1_024
 """Longest metadata and attributes that are remembered as they were read."""
-
-_SECRETS = frozenset((*SECRET_HEADERS, "set-cookie"))
-"""Headers of which nothing is remembered."""
 
 _KINDS = {
     0x12: "request_headers",
@@ -43,24 +37,24 @@ _KINDS = {
     0x3A: "response_trailers",
 }
 """First byte of a field -> its name."""
+_BODIES = {tag: kind for tag, kind in _KINDS.items() if kind.endswith("body")}
 _EXTRA, _OBSERVED, _PROTOCOL = (0x42, 0x4A), 0x50, 0x5A
 """Metadata and attributes, observability mode, protocol configuration."""
 _HEADERS, _HEADERS_END = 0x0A, 0x18
 _BODY, _BODY_END, _BODY_END_EMPTY, _BODY_COMPRESSED = 0x0A, 0x10, 0x18, 0x20
 
-Entry = tuple[str, str, bool]
-"""Name, value, and whether it is a control header."""
 Extra = tuple[tuple[str, ...] | None, Mapping[str, str], str]
 """The subset, the attributes, and who served."""
 
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_EXTRA: Extra = (None, {}, "")
-_entries: dict[bytes, Entry] = {}
-_decode_entry = HeaderValue.FromString
 
 
 class Shown:
-    """One message. What it does not concern is as in a message without it."""
+    """One message. What it does not concern is as in a message without it.
+
+    Made for every message, so without naming what it is given: that costs time.
+    """
 
     __slots__ = (
         "attributes",
@@ -78,7 +72,6 @@ class Shown:
     def __init__(
         self,
         kind: str,
-        *,
         observed: bool = False,
         end: bool = False,
         body: bytes = b"",
@@ -103,15 +96,11 @@ class Shown:
         self.subset, self.attributes, self.served = extra
 
 
-class _UnusualError(Exception):
-    """The bytes are not laid out as gateways lay them out."""
-
-
 def read(data: bytes) -> Shown:
     """The message; one of no kind where it is none. Never raises."""
     try:
-        return _plain(data)
-    except (_UnusualError, IndexError, DecodeError, UnicodeDecodeError):
+        return _bare_body(data) or _plain(data)
+    except (UnusualError, IndexError, DecodeError, UnicodeDecodeError):
         return shown_of(message_of(data))
 
 
@@ -148,6 +137,23 @@ def _extra_of(message: ProcessingRequest) -> Extra:
     return subset_of(message), attributes_of(message), served_of(message)
 
 
+def _bare_body(data: bytes) -> Shown | None:
+    """A piece of a body and nothing else, as most messages are; None: something else. Raises what `read` catches."""
+    if data[0] not in _BODIES:
+        return None
+    kind = _BODIES[data[0]]
+    end, (size, at) = len(data), length(data, 1)
+    if at + size != end or not size or data[at] != _BODY:
+        return None
+    size, at = length(data, at + 1)
+    after = at + size
+    if after == end:
+        return Shown(kind, False, False, data[at:])
+    if after + 2 == end and data[after] == _BODY_END:
+        return Shown(kind, False, _flag(data, after), data[at:after])
+    return None
+
+
 def _plain(data: bytes) -> Shown:
     """Read the usual layout. Raises what `read` catches."""
     kind, observed, modes, extra = "", False, None, b""
@@ -159,23 +165,22 @@ def _plain(data: bytes) -> Shown:
             observed = _flag(data, at)
             at += 2
             continue
-        size = data[at + 1]
-        at += 2
+        size, start = data[at + 1], at + 2
         if size > 0x7F:
-            size, at = _long(data, at - 1)
-        start, at = at, at + size
+            size, start = length(data, at + 1)
+        at = start + size
         if tag in _KINDS:
             if kind:
-                raise _UnusualError
+                raise UnusualError
             kind, first, last = _KINDS[tag], start, at
         elif tag in _EXTRA:
             extra += data[begin:at]
         elif tag == _PROTOCOL and modes is None:
             modes = _modes(data[start:at])
         else:
-            raise _UnusualError
+            raise UnusualError
     if at != end:
-        raise _UnusualError
+        raise UnusualError
     seen = (
         _NO_EXTRA
         if not extra
@@ -185,74 +190,39 @@ def _plain(data: bytes) -> Shown:
     )
     if kind == "request_body" or kind == "response_body":
         body, over = _body(data, first, last)
-        return Shown(kind, observed=observed, body=body, end=over)
+        return Shown(kind, observed, over, body)
     if kind == "request_headers" or kind == "response_headers":
         headers, control, over = _headers(data, first, last)
-        return Shown(
-            kind, observed=observed, end=over, headers=headers, control=control, modes=modes, extra=seen
-        )
+        return Shown(kind, observed, over, b"", headers, control, modes, seen)
     if first != last:
-        raise _UnusualError
+        raise UnusualError
     return Shown(kind, observed=observed)
 
 
 def _headers(data: bytes, at: int, end: int) -> tuple[Mapping[str, str], tuple[str, ...], bool]:
     """An HttpHeaders: the headers, the control ones among them, and whether no body follows."""
-    headers: dict[str, str] = {}
-    control: dict[str, None] = {}
-    known, over = _entries, False
+    headers: Mapping[str, str] = _NO_HEADERS
+    control: tuple[str, ...] = ()
+    over = False
     if at < end and data[at] == _HEADERS:
-        size = data[at + 1]
-        at += 2
-        if size > 0x7F:
-            size, at = _long(data, at - 1)
+        size, at = length(data, at + 1)
         stop = at + size
         if size > MAX_HEADER_BYTES or stop > end:
-            raise _UnusualError
-        number = 0
-        while at < stop:
-            if data[at] != _HEADERS:
-                raise _UnusualError
-            size = data[at + 1]
-            at += 2
-            if size > 0x7F:
-                size, at = _long(data, at - 1)
-            entry = data[at : at + size]
-            at += size
-            found = known.get(entry) or _entry(entry)
-            headers[found[0]] = found[1]
-            if found[2]:
-                control[found[0]] = None
-            number += 1
-        if at != stop or number > MAX_HEADERS:
-            raise _UnusualError
+            raise UnusualError
+        headers, control = headers_in(data, at, stop)
+        at = stop
     if at < end:
         if end - at != 2 or data[at] != _HEADERS_END:
-            raise _UnusualError
+            raise UnusualError
         over = _flag(data, at)
-    return headers, tuple(control) if control else (), over
-
-
-def _entry(entry: bytes) -> Entry:
-    """A header, remembered where it is short."""
-    header = _decode_entry(entry)
-    name, raw = header.key.lower(), header.raw_value
-    found = (name, raw.decode("utf-8", "replace") if raw else header.value, is_control(name))
-    if len(entry) <= KNOWN_ENTRY_SIZE and name not in _SECRETS:
-        if len(_entries) >= KNOWN_ENTRIES:
-            _entries.clear()
-        _entries[entry] = found
-    return found
+    return headers, control, over
 
 
 def _body(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
     """An HttpBody: its bytes, and whether it is the last one."""
     body, over, empty = b"", False, False
     if at < end and data[at] == _BODY:
-        size = data[at + 1]
-        at += 2
-        if size > 0x7F:
-            size, at = _long(data, at - 1)
+        size, at = length(data, at + 1)
         body = data[at : at + size]
         at += size
     while at < end:
@@ -263,9 +233,9 @@ def _body(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
         elif tag == _BODY_END_EMPTY:
             empty = value
         elif tag != _BODY_COMPRESSED:
-            raise _UnusualError
+            raise UnusualError
     if at != end:
-        raise _UnusualError
+        raise UnusualError
     return body, over or empty
 
 
@@ -273,20 +243,8 @@ def _flag(data: bytes, at: int) -> bool:
     """The value of a flag whose field begins there."""
     value = data[at + 1]
     if value > 1:
-        raise _UnusualError
+        raise UnusualError
     return value == 1
-
-
-def _long(data: bytes, at: int) -> tuple[int, int]:
-    """A length of two to four bytes, and where it ends."""
-    size = shift = 0
-    for place in range(at, at + 4):
-        byte = data[place]
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return size, place + 1
-        shift += 7
-    raise _UnusualError
 
 
 @lru_cache(maxsize=64)  # a gateway has few settings and names them on every stream

@@ -59,6 +59,7 @@ class Streams:
         )
         self._exchange = ConformanceExchange if settings.conformance else Exchange
         self._unsaid = dict(_FAULTS_OF_THE_GATEWAY)
+        self._faults = 0
 
     def begin(self, now: float) -> Exchange:
         """The exchange of a new stream."""
@@ -80,7 +81,11 @@ class Streams:
     def ended(self) -> None:
         """A stream is over."""
         self.open -= 1
-        if self._unsaid:
+        counts = self.counts
+        # as in the table above
+        faults = counts.refused_mode + counts.refused_order + counts.overrides_ignored + counts.modes_guessed
+        if faults != self._faults:
+            self._faults = faults
             self._say_once()
 
     def _say_once(self) -> None:

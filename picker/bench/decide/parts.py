@@ -28,6 +28,8 @@ PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "picker.serving.wire",
             "picker.serving.reading",
+            "picker.serving.known",
+            "picker.serving.shown",
             "picker.serving.request_side",
             "picker.serving.exchange",
             "picker.serving.buffers",
@@ -40,6 +42,7 @@ PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "ext_proc out: the answer",
         (
             "picker.serving.replies",
+            "picker.serving.encoded",
             "picker.serving.response_side",
             "picker.serving.refusals",
             "picker.serving.effects",
@@ -56,6 +59,7 @@ PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "picker.core",
             "picker.deciding",
+            "picker.standing",
             "picker.decision",
             "picker.eligibility",
             "picker.pool",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from picker.serving.http2 import frames
 from picker.serving.http2.control import CONTROL
 from picker.serving.http2.floods import Floods
-from picker.serving.http2.frames import ConnectionFault, StreamFault
+from picker.serving.http2.frames import DATA, HEADERS, LEAST_FRAME, MAX_STREAM, ConnectionFault, StreamFault
 from picker.serving.http2.headers import Request
 from picker.serving.http2.limits import Counts, Limits
 from picker.serving.http2.outgoing import Outgoing
@@ -37,8 +37,8 @@ class Connection(Outgoing):
     """
 
     __slots__ = (
-        "_began", "_defect", "_introduced", "_promised", "_requests", "_rest", "_settled", "answered", "closing",
-        "counts", "draining", "last", "now", "past", "pinged", "streams",
+        "_began", "_defect", "_introduced", "_promised", "_requests", "_rest", "answered", "closed", "closing",
+        "counts", "draining", "last", "now", "past", "pinged", "settled", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +56,8 @@ class Connection(Outgoing):
         self.streams: dict[int, Stream] = {}
         self.past = Past(limits.remembered)
         self.answered = 0
+        self.closed = 0
+        """Streams that are over, however they ended."""
         """Streams that we ended in good order."""
         self.last = 0
         """The newest stream of the peer."""
@@ -65,10 +67,12 @@ class Connection(Outgoing):
         self.draining = False
         self.closing = False
         """Whether the connection is to be closed once everything is written."""
+        self.settled = False
+        """Whether new streams are ignored."""
         self._defect = defect
         self._requests = Requests(self, accept)
         self._rest = b""
-        self._began = self._introduced = self._settled = False
+        self._began = self._introduced = False
         self._promised = frames.MAX_STREAM
 
     @property
@@ -83,15 +87,18 @@ class Connection(Outgoing):
         if self.closing:
             return
         self.now = now
-        self._inside = True
+        self.inside = True
         try:
-            self._read(self._rest + data if self._rest else data)
+            if self._rest:
+                self._go_on(data)
+            else:
+                self._read(data, 0)
             if self.paused and len(self.out) > 4 * self.limits.streams + 10_000:
                 raise self.floods.cut("flooded_unread", "answers are not read")
         except ConnectionFault as fault:
             self._give_up(fault)
         finally:
-            self._inside = False
+            self.inside = False
 
     def lost(self) -> None:
         """The connection is gone, and all its streams with it."""
@@ -103,28 +110,45 @@ class Connection(Outgoing):
             self.call(stream, stream.handler.lost)
         self.out.clear()
 
-    def _read(self, data: bytes) -> None:
-        at, end = 0, len(data)
+    def _go_on(self, data: bytes) -> None:
+        """Read the frame that was cut, and then the rest: what follows that frame is not copied."""
+        rest = self._rest
+        if self._began and len(rest) >= 9:
+            lacking = 9 + (rest[0] << 16 | rest[1] << 8 | rest[2]) - len(rest)
+            if lacking < len(data):
+                self._read(rest + data[:lacking], 0)
+                if not self.closing:
+                    self._read(data, lacking)
+                return
+        self._read(rest + data, 0)
+
+    def _read(self, data: bytes, at: int) -> None:
+        """Take the whole frames from there on, and keep what is left."""
+        end = len(data)
         if not self._began:
             if not self._preface(data):
                 return
             at = len(frames.PREFACE)
-        requests = self._requests
-        while end - at >= 9:
+        requests, last = self._requests, end - 9
+        while at <= last:
             high, low, kind, flags, number = _unpack(data, at)
-            size = high << 8 | low
-            if size > frames.LEAST_FRAME:
+            start = at + 9
+            after = start + (high << 8 | low)
+            if after - start > LEAST_FRAME:
                 raise ConnectionFault(frames.FRAME_SIZE_ERROR, "a frame larger than was allowed")
-            start, after = at + 9, at + 9 + size
             if after > end:
                 break
             at = after
-            number &= frames.MAX_STREAM
             try:
-                if kind == frames.DATA and requests.free:
-                    requests.data(number, flags, data[start:after])
+                # by how often they come
+                if not requests.free:
+                    self._frame(kind, number & MAX_STREAM, flags, data[start:after])
+                elif kind == DATA:
+                    requests.data(number & MAX_STREAM, flags, data[start:after])
+                elif kind == HEADERS:
+                    requests.headers(number & MAX_STREAM, flags, data[start:after])
                 else:
-                    self._frame(kind, number, flags, data[start:after])
+                    self._control(kind, number & MAX_STREAM, flags, data[start:after])
             except StreamFault as fault:
                 self._reset(fault)
             if self.closing:
@@ -132,23 +156,22 @@ class Connection(Outgoing):
         self._rest = data[at:] if at else data
 
     def _frame(self, kind: int, number: int, flags: int, payload: bytes) -> None:
+        """A frame where not every one is welcome: the first one, or one amid headers."""
         requests = self._requests
-        if requests.free:
-            if kind == frames.HEADERS:
-                requests.headers(number, flags, payload)
-                return
-        elif not self._introduced:
+        if not self._introduced:
             if kind != frames.SETTINGS or flags & frames.ACK:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "the first frame is no SETTINGS")
             self._introduced = requests.free = True
+            self._control(kind, number, flags, payload)
         elif kind == frames.CONTINUATION:
             requests.continuation(number, flags, payload)
-            return
         else:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "another frame amid headers")
+
+    def _control(self, kind: int, number: int, flags: int, payload: bytes) -> None:
         control = CONTROL.get(kind)
         if control is None:
-            self.floods.idle(self.now)
+            self.floods.idle(self.now, self.closed)
         else:
             control(self, number, flags, payload)
 
@@ -213,9 +236,10 @@ class Connection(Outgoing):
 
     def _gone(self, stream: Stream, how: How) -> None:
         self.streams.pop(stream.id, None)
+        self.closed += 1
         self.past.note(stream.id, how)
         stream.close()
-        if self._settled and not self.streams:
+        if self.settled and not self.streams:
             self.closing = True
             self.written()
 
@@ -251,15 +275,10 @@ class Connection(Outgoing):
 
     def settle(self) -> None:
         """The peer knows that we go away: say which streams are served, and take no others."""
-        if self._settled or self.closing:
+        if self.settled or self.closing:
             return
-        self.draining = self._settled = True
+        self.draining = self.settled = True
         self._promised = self.last
         self.out.append(frames.goaway(self.last, frames.NO_ERROR))
         self.closing = not self.streams
         self.written()
-
-    @property
-    def settled(self) -> bool:
-        """Whether new streams are ignored."""
-        return self._settled

@@ -20,7 +20,7 @@ LARGEST_FRAME = 64 * 1024
 def _priority(connection: Connection, number: int, _: int, payload: bytes) -> None:
     if number == 0:
         raise ConnectionFault(frames.PROTOCOL_ERROR, "PRIORITY without a stream")
-    connection.floods.idle(connection.now)
+    connection.floods.idle(connection.now, connection.closed)
     if len(payload) != 5:
         raise _on(connection, number, frames.FRAME_SIZE_ERROR, "PRIORITY of a wrong size")
     if int.from_bytes(payload[:4], "big") & frames.MAX_STREAM == number:
@@ -45,7 +45,7 @@ def _rst_stream(connection: Connection, number: int, _: int, payload: bytes) -> 
         raise ConnectionFault(frames.PROTOCOL_ERROR, "RST_STREAM on a stream that is not open")
     stream = connection.streams.get(number)
     if stream is None:
-        connection.floods.idle(connection.now)
+        connection.floods.idle(connection.now, connection.closed)
     else:
         connection.reset_by_peer(stream, int.from_bytes(payload, "big"))
 
@@ -136,7 +136,7 @@ def _window_update(connection: Connection, number: int, _: int, payload: bytes) 
         raise ConnectionFault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE on a stream that is not open")
     stream = connection.streams.get(number)
     if stream is None:
-        connection.floods.idle(connection.now)
+        connection.floods.idle(connection.now, connection.closed)
         return
     if size == 0:
         raise StreamFault(number, frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")

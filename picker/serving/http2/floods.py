@@ -1,8 +1,8 @@
 """How much a peer may ask for that costs us and brings it nothing.
 
 Each kind of frame has a bucket of tokens, which fills with time and with work that was really done: pings and window
-updates are earned by the frames that we send, resets by streams that were answered. An empty bucket ends the
-connection.
+updates are earned by the frames that we send, resets by streams that were answered, late frames by streams that are
+over. An empty bucket ends the connection.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ PINGS = Rate(100, 1_000)
 SETTINGS = Rate(10, 100)
 EMPTY = Rate(100, 1_000)
 IDLE = Rate(100, 2_000)
+IDLE_EARNED = 4
+"""... that each stream is worth once it is over: what its peer still says of it (its own end, a reset, windows for our
+last data) crosses our end on the way, and is no flood however many streams there are."""
 WINDOWS = Rate(1_000, 10_000)
 BLOCKS = Rate(64 * 1024, 256 * 1024)
 """Bytes of compressed headers that have to be decoded, at about a millisecond for each KiB of the worst."""
@@ -31,8 +34,9 @@ BLOCK_EARNED = 4 * 1024
 """... that each frame with data sent is worth: streams that are answered pay for their headers."""
 HEADERS = Rate(1, 20)
 """Headers over the limit: they are dear to decode."""
-RESETS = Rate(200, 1_000)
-"""Clients that leave before an answer are no flood: a gateway passes on each of them as one reset."""
+RESETS = Rate(1_000, 5_000)
+"""Clients that leave before an answer are no flood: a gateway passes on each of them as one reset, and shares its
+connection among all clients. So many a second cost a tenth of a core; to cut them off would cost everybody."""
 UNREAD = 1_000
 """Answers to a peer's own control frames that may wait while it does not read."""
 
@@ -65,8 +69,8 @@ class Floods:
     """The buckets of one connection. Each method raises `ConnectionFault` where its bucket is empty."""
 
     __slots__ = (
-        "_answered", "_blocks", "_empty", "_headers", "_idle", "_pings", "_resets", "_sent_block", "_sent_ping",
-        "_sent_window", "_settings", "_unread", "_windows", "cut_by",
+        "_answered", "_blocks", "_closed", "_empty", "_headers", "_idle", "_pings", "_resets", "_sent_block",
+        "_sent_ping", "_sent_window", "_settings", "_unread", "_windows", "cut_by",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -80,7 +84,9 @@ class Floods:
         self._idle = Bucket(IDLE, now)
         self._windows = Bucket(WINDOWS, now)
         self._resets = Bucket(RESETS, now)
-        self._sent_block = self._sent_ping = self._sent_window = self._answered = self._unread = 0
+        self._sent_block = self._sent_ping = self._sent_window = self._answered = self._closed = (
+            self._unread
+        ) = 0
 
     def ping(self, now: float, sent: int) -> None:
         """A ping; ``sent``: frames with data sent so far, each of which a peer that measures may answer with one."""
@@ -109,9 +115,10 @@ class Floods:
         if not self._headers.take(now):
             raise self.cut("flooded_headers", "too many streams with too large headers")
 
-    def idle(self, now: float) -> None:
-        """A frame that concerns nothing that is open."""
-        if not self._idle.take(now):
+    def idle(self, now: float, closed: int) -> None:
+        """A frame that concerns nothing that is open; ``closed``: streams that are over so far."""
+        earned, self._closed = closed - self._closed, closed
+        if not self._idle.take(now, IDLE_EARNED * earned):
             raise self.cut("flooded_idle", "too many frames that concern no open stream")
 
     def window(self, now: float, sent: int) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from hpack import Decoder, HPACKError
+from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
 
 from picker.serving.http2.frames import COMPRESSION_ERROR, ConnectionFault
 from picker.serving.http2.limits import Counts, Limits
@@ -22,6 +23,10 @@ ENTRY_OVERHEAD = 32
 
 _RESIZES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*+[\0-\x7f]){3}")
 """More changes of the table's size than a block can have any use for, by RFC 7541 4.2."""
+_INDEXED, _LONG_INDEXED, _WITH_INDEXING, _KIND, _RESIZE = 0x80, 0xFF, 0x40, 0xE0, 0x20
+"""First bytes of a header in a block: RFC 7541 6."""
+CHECKED_SIZE = 128
+"""Longest value of a header that is remembered as one that is allowed."""
 _NAME = re.compile(rb"[!-9;-@\[-~]+")
 _BAD_VALUE = re.compile(rb"[\0\r\n]|^[ \t]|[ \t]$")
 _PSEUDO = frozenset((b":method", b":scheme", b":authority", b":path"))
@@ -40,7 +45,8 @@ class Request:
 
     method: bytes = b""
     path: bytes = b""
-    content_type: bytes = b""
+    grpc: bool = False
+    """Whether it is a call of gRPC, by its method and content type."""
     timeout: bytes = b""
     """Of ``grpc-timeout``; empty: none."""
     length: int | None = None
@@ -49,7 +55,8 @@ class Request:
     """Whether the headers are over the limit: then nothing else is told of them."""
 
 
-Fields = Iterable[tuple[bytes, bytes]]
+Field = tuple[bytes, bytes]
+Fields = Iterable[Field]
 TOO_LARGE = Request(too_large=True)
 
 
@@ -94,7 +101,7 @@ class Reader:
         """Trailers of a request, of which nothing is wanted. Raises as `request` does."""
         check_trailers(self.fields(block))
 
-    def fields(self, block: bytes) -> list[tuple[bytes, bytes]]:
+    def fields(self, block: bytes) -> list[Field]:
         """Decode a block, whatever becomes of it."""
         self._charge(len(block))
         if _RESIZES.match(block):
@@ -103,13 +110,40 @@ class Reader:
             )
         self._counts.headers_decoded += 1
         try:
-            decoded = self._decoder.decode(block, raw=True)
+            fields = self._decoded(block)
         except HPACKError as error:
             raise ConnectionFault(
                 COMPRESSION_ERROR, f"headers cannot be decoded: {type(error).__name__}"
             ) from None
-        fields = [(bytes(name), bytes(value)) for name, value in decoded]
         self._look()
+        return fields
+
+    def _decoded(self, block: bytes) -> list[Field]:
+        """Decode a block part by part: what stands in the table is taken from there, the library decodes the rest.
+
+        Most blocks of a peer that repeats itself but for a trace's id have one part for the library.
+        """
+        fields: list[Field] = []
+        decoder, at, size = self._decoder, 0, 0
+        look_up, most = decoder.header_table.get_by_index, self._limits.header_list_hard
+        while at < len(block):
+            first = block[at]
+            if _INDEXED < first < _LONG_INDEXED:
+                name, value = look_up(first & 0x7F)
+                fields.append((bytes(name), bytes(value)))
+                size += len(name) + len(value) + ENTRY_OVERHEAD
+                at += 1
+            else:
+                if fields and first & _KIND == _RESIZE:
+                    raise HPACKDecodingError("a change of the table's size amid headers")
+                end = _literals_end(block, at)
+                decoded = decoder.decode(block[at:end], raw=True)
+                found: list[Field] = [(bytes(name), bytes(value)) for name, value in decoded]
+                fields += found
+                size += self._size(found)
+                at = end
+            if size > most:
+                raise OversizedHeaderListError(f"more than {most} bytes of headers")
         return fields
 
     def _look(self) -> None:
@@ -126,8 +160,30 @@ class Reader:
         return (entries[0] if entries else None), len(entries), table.maxsize
 
     @staticmethod
-    def _size(fields: list[tuple[bytes, bytes]]) -> int:
+    def _size(fields: list[Field]) -> int:
         return sum(len(name) + len(value) + ENTRY_OVERHEAD for name, value in fields)
+
+
+def _literals_end(block: bytes, at: int) -> int:
+    """Where literals that begin there are followed by something else; the block's end where one has no usual form.
+
+    Usual: its name stands in the table, under a number of one byte, and its value's length has one byte.
+    """
+    end = len(block)
+    while at < end:
+        first = block[at]
+        if first >= _INDEXED:
+            return at if _INDEXED < first < _LONG_INDEXED else end
+        most = 0x3F if first & _WITH_INDEXING else 0x0F
+        if (
+            first & _KIND == _RESIZE
+            or first & most in (0, most)
+            or at + 1 == end
+            or block[at + 1] & 0x7F == 0x7F
+        ):
+            return end
+        at += 2 + (block[at + 1] & 0x7F)
+    return end
 
 
 def request_of(fields: Fields) -> Request:
@@ -142,7 +198,7 @@ def request_of(fields: Fields) -> Request:
         if name[:1] == b":":
             _pseudo(name, value, pseudo, late=bool(told))
         else:
-            _regular(name, value)
+            (_checked if len(name) + len(value) <= CHECKED_SIZE else _regular)(name, value)
             if name == b"content-length" and told.get(name, value) != value:
                 raise MalformedError("two different content-length headers")
             told[name] = value
@@ -150,7 +206,7 @@ def request_of(fields: Fields) -> Request:
     return Request(
         method=pseudo[b":method"],
         path=pseudo.get(b":path", b""),
-        content_type=told.get(b"content-type", b""),
+        grpc=_is_grpc(pseudo[b":method"], told.get(b"content-type", b"")),
         timeout=told.get(b"grpc-timeout", b""),
         length=_length(told.get(b"content-length")),
     )
@@ -189,6 +245,10 @@ def _regular(name: bytes, value: bytes) -> None:
         raise MalformedError("a header of HTTP/1 connections")
 
 
+_checked = lru_cache(maxsize=512)(_regular)
+"""As `_regular`, which most headers have passed before."""
+
+
 def _complete(pseudo: dict[bytes, bytes]) -> None:
     method = pseudo.get(b":method")
     if not method:
@@ -198,6 +258,12 @@ def _complete(pseudo: dict[bytes, bytes]) -> None:
             raise MalformedError("CONNECT wants an authority alone")
     elif not pseudo.get(b":scheme") or not pseudo.get(b":path"):
         raise MalformedError("no scheme or path")
+
+
+def _is_grpc(method: bytes, kind: bytes) -> bool:
+    return (
+        method == b"POST" and kind.startswith(b"application/grpc") and kind[16:17] in (b"", b"+", b";", b" ")
+    )
 
 
 def _length(value: bytes | None) -> int | None:

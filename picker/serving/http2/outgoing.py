@@ -18,8 +18,8 @@ class Outgoing:
     """One direction of a connection. ``wake`` is called when there is something to write outside of `receive`."""
 
     __slots__ = (
-        "_inside", "_unreturned", "_wake", "first_window", "floods", "limits", "max_frame", "out", "paused", "queue",
-        "queued", "room", "sent", "window",
+        "_wake", "first_window", "floods", "given", "inside", "limits", "max_frame", "out", "paused", "queue", "queued",
+        "room", "sent", "unreturned", "window",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, floods: Floods, wake: Callable[[], None]) -> None:
@@ -41,9 +41,13 @@ class Outgoing:
         """Frames with data sent."""
         self.paused = False
         """Whether nothing can be written now; set from outside."""
+        self.given = 0
+        """Bytes of bodies in ``out`` that did not wait for their turn."""
         self._wake = wake
-        self._inside = False
-        self._unreturned = 0
+        self.inside = False
+        """Whether what is written now is looked for afterwards in any case."""
+        self.unreturned = 0
+        """Bytes consumed that the peer was not yet allowed to send anew, on all streams together."""
         self.out.append(frames.settings({
             frames.MAX_CONCURRENT_STREAMS: limits.streams,
             frames.INITIAL_WINDOW_SIZE: limits.stream_window,
@@ -63,18 +67,19 @@ class Outgoing:
     def take(self) -> bytes:
         """What is to be written now; not to be called while `paused`."""
         if self.queue:
-            self._inside = True
+            self.inside = True
             try:
                 self._pump(WRITE_BYTES)
             finally:
-                self._inside = False
+                self.inside = False
         out = b"".join(self.out)
         self.out.clear()
+        self.given = 0
         return out
 
     def written(self) -> None:
         """Something is there to be written."""
-        if not self._inside:
+        if not self.inside:
             self._wake()
 
     def enqueue(self, stream: Stream) -> None:
@@ -99,7 +104,7 @@ class Outgoing:
             else:
                 self.call(stream, stream.handler.sent)
                 self.return_room(stream)
-        self._return_room()
+        self.return_all_room()
 
     def reply(self, answer: bytes) -> None:
         """Answer a control frame."""
@@ -109,12 +114,6 @@ class Outgoing:
 
     # -- room for the peer to send ------------------------------------------------------------------------------
 
-    def consumed(self, size: int) -> None:
-        """Bytes of data are dealt with."""
-        self._unreturned += size
-        if self._unreturned * 2 >= self.limits.connection_window:
-            self._return_room()
-
     def return_room(self, stream: Stream) -> None:
         """Let the peer send on, unless the stream is about to end or its answers are not taken."""
         if stream.unreturned * 2 < self.limits.stream_window or stream.ended or stream.waits or stream.over:
@@ -123,9 +122,10 @@ class Outgoing:
         stream.room += stream.unreturned
         stream.unreturned = 0
 
-    def _return_room(self) -> None:
-        size = self._unreturned
+    def return_all_room(self) -> None:
+        """Let the peer send on, on all streams together, unless too much of our answers is not taken."""
+        size = self.unreturned
         if size * 2 >= self.limits.connection_window and self.queued < self.limits.pending:
             self.room += size
-            self._unreturned = 0
+            self.unreturned = 0
             self.out.append(frames.window_update(0, size))

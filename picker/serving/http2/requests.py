@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from picker.serving.http2 import frames
-from picker.serving.http2.frames import ConnectionFault, StreamFault
+from picker.serving.http2.frames import END_HEADERS, END_STREAM, ConnectionFault, StreamFault
 from picker.serving.http2.headers import MalformedError, Reader
 from picker.serving.http2.past import How
 from picker.serving.http2.stream import Stream
 
 if TYPE_CHECKING:
     from picker.serving.http2.connection import Accept, Connection
+
+_EXTRAS = frames.PADDED | frames.PRIORITISED
 
 
 class _Block:
@@ -30,7 +32,9 @@ class _Block:
 class Requests:
     """Reads requests, and opens their streams. Methods raise the faults of `frames`."""
 
-    __slots__ = ("_accept", "_block", "_connection", "_counts", "_limits", "_reader", "free")
+    __slots__ = (
+        "_accept", "_block", "_connection", "_counts", "_half_connection", "_half_stream", "_limits", "_reader", "free"
+    )  # fmt: skip
 
     def __init__(self, connection: Connection, accept: Accept) -> None:
         self.free = False
@@ -45,6 +49,9 @@ class Requests:
             lambda size: connection.floods.block(connection.now, size, connection.sent),
         )
         self._block: _Block | None = None
+        # room is given back once half of it is used
+        self._half_connection = (connection.limits.connection_window + 1) // 2
+        self._half_stream = (connection.limits.stream_window + 1) // 2
 
     # -- bodies -------------------------------------------------------------------------------------------------
 
@@ -57,7 +64,9 @@ class Requests:
             if connection.room < 0:
                 raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "more data than the connection has room for")
             # they leave the connection's room free, whatever their stream does with them
-            connection.consumed(size)
+            connection.unreturned += size
+            if connection.unreturned >= self._half_connection:
+                connection.return_all_room()
         if stream is None:
             self._late_data(number, size)
             return
@@ -72,28 +81,25 @@ class Requests:
             stream.unreturned += size
         elif flags & frames.PADDED:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "a padded frame without the padding's size")
-        end = flags & frames.END_STREAM
+        end = flags & END_STREAM
         if stream.expected is not None:
-            stream.expected -= len(payload)
-            if stream.expected < 0 or (end and stream.expected):
-                raise StreamFault(number, frames.PROTOCOL_ERROR, "not as much data as content-length says")
+            _count(stream, stream.expected - len(payload), end)
         self._deliver(stream, payload, end)
 
     def _deliver(self, stream: Stream, payload: bytes, end: int) -> None:
         connection = self._connection
-        stream.ended = bool(end)
+        if end:
+            stream.ended = True
+        elif not payload:
+            connection.floods.empty(connection.now)
         try:
             if payload:
                 stream.handler.data(payload)
-            elif not end:
-                connection.floods.empty(connection.now)
             if end and not stream.over:
                 stream.handler.ended()
-        except ConnectionFault:
-            raise
         except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
             connection.failed(stream, error)
-        if not end:
+        if stream.unreturned >= self._half_stream:
             connection.return_room(stream)
 
     def _late_data(self, number: int, size: int) -> None:
@@ -101,7 +107,7 @@ class Requests:
         if number > connection.last or not number & 1:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "DATA on a stream that is not open")
         if not size:
-            connection.floods.idle(connection.now)
+            connection.floods.idle(connection.now, connection.closed)
         how = connection.past.how(number)
         if how is How.ENDED:
             raise ConnectionFault(frames.STREAM_CLOSED, "data on a stream that both sides have ended")
@@ -114,12 +120,12 @@ class Requests:
         """A HEADERS frame."""
         if not number & 1:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "HEADERS on a stream that a client cannot open")
-        if flags & (frames.PADDED | frames.PRIORITISED):
+        if flags & _EXTRAS:
             skip = 5 if flags & frames.PRIORITISED else 0
             payload, priority = _opened(payload, flags, skip)
             if skip and int.from_bytes(priority[:4], "big") & frames.MAX_STREAM == number:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "a stream that depends on itself")
-        if flags & frames.END_HEADERS:
+        if flags & END_HEADERS:
             self._whole(number, flags, payload)
             return
         self._block = _Block(number, flags, payload)
@@ -141,11 +147,12 @@ class Requests:
 
     def _whole(self, number: int, flags: int, block: bytes) -> None:
         connection = self._connection
-        stream = connection.streams.get(number)
-        if stream is not None:
-            self._trailers(stream, flags, block)
-        elif number <= connection.last:
-            self._late_headers(number, block)
+        if number <= connection.last:
+            stream = connection.streams.get(number)
+            if stream is not None:
+                self._trailers(stream, flags, block)
+            else:
+                self._late_headers(number, block)
         elif connection.settled:
             # 6.8: they are as if they had never been sent, but for what they do to the decoder
             self._reader.fields(block)
@@ -163,7 +170,7 @@ class Requests:
             raise StreamFault(number, frames.PROTOCOL_ERROR, str(error)) from None
         if request.too_large:
             connection.floods.headers(connection.now)
-        ended = bool(flags & frames.END_STREAM)
+        ended = bool(flags & END_STREAM)
         if len(connection.streams) >= self._limits.streams:
             self._counts.streams_refused += 1
             connection.past.note(number, How.LEFT)
@@ -200,7 +207,7 @@ class Requests:
 
     def _late_headers(self, number: int, block: bytes) -> None:
         connection = self._connection
-        connection.floods.idle(connection.now)
+        connection.floods.idle(connection.now, connection.closed)
         self._reader.fields(block)
         how = connection.past.how(number)
         if how is How.ENDED:
@@ -231,6 +238,13 @@ class _Nobody:
 
 
 NOBODY = _Nobody()
+
+
+def _count(stream: Stream, left: int, end: int) -> None:
+    """Of the data that ``content-length`` says there is so much left."""
+    stream.expected = left
+    if left < 0 or (end and left):
+        raise StreamFault(stream.id, frames.PROTOCOL_ERROR, "not as much data as content-length says")
 
 
 def _unpadded(payload: bytes, skip: int) -> bytes:

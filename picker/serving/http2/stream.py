@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from picker.serving.http2 import frames
-from picker.serving.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, head
+from picker.serving.http2.frames import DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, head
 
 if TYPE_CHECKING:
     from picker.serving.http2.connection import Connection
+
+AT_ONCE = 64 * 1024
+"""Most bytes that go past other streams' turns where nothing waits, and the peer takes them."""
+AT_ONCE_TOGETHER = 256 * 1024
+"""... of all streams of a connection before they are handed out."""
+_LAST_HEADERS = END_HEADERS | END_STREAM
+_pack = HEAD.pack
 
 
 class Handler(Protocol):
@@ -42,7 +49,7 @@ class Stream:
 
     __slots__ = (
         "_connection", "_ending", "_queue", "ended", "expected", "handler", "id", "over", "queued", "ready",
-        "received", "responded", "room", "unreturned", "window",
+        "responded", "room", "unreturned", "waits", "window",
     )  # fmt: skip
 
     handler: Handler
@@ -66,14 +73,11 @@ class Stream:
         """Bytes that wait, as far as they are known."""
         self.ready = False
         """Whether it waits for its turn among the connection's streams."""
+        self.waits = False
+        """Whether there is something that the peer has not yet taken."""
         self._connection = connection
         self._queue: deque[bytes | memoryview | Iterator[bytes]] | None = None
         self._ending: bytes | None = None
-
-    @property
-    def waits(self) -> bool:
-        """Whether there is something that the peer has not yet taken."""
-        return bool(self._queue)
 
     # -- what a handler does ------------------------------------------------------------------------------------
 
@@ -81,10 +85,10 @@ class Stream:
         """Send response headers, as a compressed block."""
         if not self.over:
             self.responded = True
-            connection = self._connection
-            connection.out.append(head(len(block), HEADERS, END_HEADERS, self.id))
-            connection.out.append(block)
-            connection.written()
+            connection, size = self._connection, len(block)
+            connection.out += (_pack(size >> 8, size & 0xFF, HEADERS, END_HEADERS, self.id), block)
+            if not connection.inside:
+                connection.written()
 
     def send(self, data: bytes) -> None:
         """Send bytes of the body, at once where the peer takes them, else in turn with other streams."""
@@ -93,21 +97,35 @@ class Stream:
         if (
             size <= self.window
             and size <= connection.window
-            and size <= connection.max_frame
-            and not self._queue
+            and size <= AT_ONCE
+            and not self.waits
             and not connection.queue
             and not connection.paused
+            and connection.given + size <= AT_ONCE_TOGETHER
         ):
             if self.over:
                 return
             self.window -= size
             connection.window -= size
-            connection.sent += 1
-            connection.out.append(head(size, DATA, 0, self.id))
-            connection.out.append(data)
-            connection.written()
+            connection.given += size
+            if size > connection.max_frame:
+                self._frames(data)
+            else:
+                connection.sent += 1
+                connection.out += (_pack(size >> 8, size & 0xFF, DATA, 0, self.id), data)
+            if not connection.inside:
+                connection.written()
         elif not self.over and size:
             self._enqueue(data, size)
+
+    def _frames(self, data: bytes) -> None:
+        """Write what needs several frames."""
+        connection, view = self._connection, memoryview(data)
+        most = connection.max_frame
+        for at in range(0, len(data), most):
+            part = view[at : at + most]
+            connection.sent += 1
+            connection.out += (head(len(part), DATA, 0, self.id), part)
 
     def send_from(self, pieces: Iterator[bytes]) -> None:
         """Send bytes that are made only when the peer takes them."""
@@ -119,7 +137,7 @@ class Stream:
         if self.over or self._ending is not None:
             return
         self._ending = block
-        if not self._queue:
+        if not self.waits:
             self._finish()
 
     def reset(self, code: int = frames.CANCEL) -> None:
@@ -156,6 +174,7 @@ class Stream:
             connection.out.append(head(size, DATA, 0, self.id))
             connection.out.append(part)
         self.window -= written
+        self.waits = bool(queue)
         if not queue and self._ending is not None:
             self._finish()
         return written
@@ -166,6 +185,7 @@ class Stream:
         self._connection.queued -= self.queued
         self.queued = 0
         self._queue = None
+        self.waits = False
 
     def _next(self, queue: deque[bytes | memoryview | Iterator[bytes]]) -> bytes | memoryview | None:
         """What comes next, left at the queue's head; None where there was nothing in it."""
@@ -188,14 +208,16 @@ class Stream:
         if self._queue is None:
             self._queue = deque()
         self._queue.append(part)
+        self.waits = True
         self.queued += size
         self._connection.queued += size
         self._connection.enqueue(self)
 
     def _finish(self) -> None:
         block, connection = self._ending or b"", self._connection
+        size = len(block)
         self.responded = True
-        connection.out.append(head(len(block), HEADERS, END_HEADERS | END_STREAM, self.id))
-        connection.out.append(block)
+        connection.out += (_pack(size >> 8, size & 0xFF, HEADERS, _LAST_HEADERS, self.id), block)
         connection.finished(self)
-        connection.written()
+        if not connection.inside:
+            connection.written()

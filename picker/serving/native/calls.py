@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from struct import Struct
 from urllib.parse import quote
 
 from picker.serving.buffers import Budget
@@ -16,10 +17,18 @@ PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 7,
 
 PREFIX = 5
 """Bytes before each message: whether it is compressed, and its length."""
+NOT_COMPRESSED = 0
+
+SMALL_PART = 1_024
+"""Parts of a message that are smaller are kept together: an object for each would be larger than they are."""
 
 MOST_TEXT = 120
 """Most characters of a status's text, escaped."""
 
+_PREFIX = Struct(">BI")
+prefix = _PREFIX.pack
+"""What stands before a message: whether it is compressed, and its size."""
+_prefix_of = _PREFIX.unpack_from
 _CUT_ESCAPE = re.compile("%.?$")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -54,7 +63,7 @@ def seconds_of(timeout: bytes) -> float | None:
 
 def prefixed(message: bytes) -> bytes:
     """A message with its prefix."""
-    return b"\0" + len(message).to_bytes(4, "big") + message
+    return prefix(NOT_COMPRESSED, len(message)) + message
 
 
 class Shared:
@@ -75,15 +84,16 @@ class Call:
     To be served by a subclass: `message`, `half_closed`, `broken` and what else concerns it.
     """
 
-    __slots__ = ("_buffer", "_need", "_shared", "finished", "stream")
+    __slots__ = ("_kept", "_need", "_shared", "_size", "finished", "stream")
 
     def __init__(self, stream: Stream, shared: Shared) -> None:
         self.stream = stream
         self.finished = False
         """Whether we have said how it ended: nothing that comes later is looked at."""
         self._shared = shared
-        self._buffer: bytearray | None = None
-        self._need = 0
+        # of a message that is not there as a whole: its parts, their size and the whole one's with the prefix
+        self._kept: list[bytes | bytearray] | None = None
+        self._size = self._need = 0
 
     # -- to be served -------------------------------------------------------------------------------------------
 
@@ -107,10 +117,14 @@ class Call:
 
     def send(self, messages: Iterable[bytes]) -> None:
         """Send messages."""
+        self.send_framed(b"".join([prefixed(message) for message in messages]))
+
+    def send_framed(self, data: bytes) -> None:
+        """Send messages that have their prefixes."""
         stream = self.stream
         if not stream.responded:
             stream.respond(HEADERS)
-        stream.send(b"".join([prefixed(message) for message in messages]))
+        stream.send(data)
 
     def send_from(self, messages: Iterator[bytes]) -> None:
         """Send messages that are made only when the client takes them."""
@@ -122,7 +136,8 @@ class Call:
         """End the call with a status; what waits is sent before."""
         self.finished = True
         self._release()
-        self.stream.finish(status if self.stream.responded else HEADERS + status)
+        stream = self.stream
+        stream.finish(status if stream.responded else HEADERS + status)
 
     def fail(self, status: int, message: str) -> None:
         """End the call with an error, for which nobody of ours asked: it counts as cancelled."""
@@ -141,14 +156,30 @@ class Call:
 
     def data(self, data: bytes) -> None:
         """Bytes of messages."""
-        while data and not self.finished:
-            data = self._more(data) if self._buffer is not None else self._whole(data)
+        while data and self._kept is not None:
+            data = self._more(data)
+        at, end, most = 0, len(data), self._shared.max_message
+        while end - at >= PREFIX and not self.finished:
+            compressed, size = _prefix_of(data, at)
+            if compressed or size > most:
+                self._refuse(compressed)
+                return
+            start = at + PREFIX
+            after = start + size
+            if after > end:
+                if self._pay(end - at, 0):
+                    self._kept, self._size, self._need = [data[start:]], end - at, PREFIX + size
+                return
+            at = after
+            self.message(data[start:after])
+        if at < end and not self.finished and self._pay(end - at, 0):
+            self._kept, self._size, self._need = [data[at:]], end - at, PREFIX
 
     def ended(self) -> None:
         """The client has ended its side."""
         if self.finished:
             return
-        if self._buffer is not None:
+        if self._kept is not None:
             self.fail(INTERNAL, "the stream ended amid a message")
             return
         self.half_closed()
@@ -170,55 +201,40 @@ class Call:
 
     # -- assembling ---------------------------------------------------------------------------------------------
 
-    def _whole(self, data: bytes) -> bytes:
-        """Take the messages that are whole; begin to keep what is not. Returns nothing."""
-        at, end = 0, len(data)
-        while end - at >= PREFIX:
-            need = int.from_bytes(data[at + 1 : at + PREFIX], "big")
-            if data[at] or need > self._shared.max_message:
-                self._refuse(data[at])
-                return b""
-            start, at_end = at + PREFIX, at + PREFIX + need
-            if at_end > end:
-                break
-            at = at_end
-            self.message(data[start:at_end])
-            if self.finished:
-                return b""
-        if at < end and self._pay(end - at, 0):
-            self._buffer, self._need = bytearray(data[at:]), PREFIX
-            self._measure()
-        return b""
-
     def _more(self, data: bytes) -> bytes:
         """Add to what is kept; returns what is left over."""
-        buffer = self._buffer
-        assert buffer is not None
-        lacks = self._need - len(buffer)
-        if not self._pay(min(lacks, len(data)), len(buffer)):
+        kept, lacks = self._kept, self._need - self._size
+        assert kept is not None
+        part = data[:lacks] if lacks < len(data) else data
+        if not self._pay(len(part), self._size):
             return b""
-        buffer += data[:lacks] if lacks < len(data) else data
-        rest = data[lacks:] if lacks < len(data) else b""
-        if len(buffer) < self._need:
-            return b""
-        if self._need == PREFIX:
-            self._measure()
-            if len(buffer) < self._need or self.finished:
+        self._size += len(part)
+        if len(part) >= SMALL_PART:
+            kept.append(part)
+        elif kept and isinstance(kept[-1], bytearray):
+            kept[-1] += part
+        else:
+            kept.append(bytearray(part))
+        rest = data[lacks:]
+        if self._size == self._need == PREFIX:
+            if not self._measured(b"".join(kept)):
                 return rest
-        message = bytes(memoryview(buffer)[PREFIX:])
+            kept.clear()
+        if self._size < self._need:
+            return rest
+        message = b"".join(kept)
         self._release()
         self.message(message)
         return rest
 
-    def _measure(self) -> None:
-        """Find out how long the message will be, once its prefix is there."""
-        buffer = self._buffer
-        if buffer is None or len(buffer) < PREFIX:
-            return
-        need = int.from_bytes(buffer[1:PREFIX], "big")
-        self._need = PREFIX + need
-        if buffer[0] or need > self._shared.max_message:
-            self._refuse(buffer[0])
+    def _measured(self, prefix: bytes) -> bool:
+        """Find out how long the message will be; False where it is refused."""
+        compressed, size = _prefix_of(prefix, 0)
+        if compressed or size > self._shared.max_message:
+            self._refuse(compressed)
+            return False
+        self._need = PREFIX + size
+        return True
 
     def _refuse(self, compressed: int) -> None:
         counts = self._shared.counts
@@ -237,9 +253,9 @@ class Call:
         return False
 
     def _release(self) -> None:
-        buffer, self._buffer = self._buffer, None
-        if buffer is not None:
-            self._shared.budget.give(len(buffer))
+        if self._kept is not None:
+            self._kept = None
+            self._shared.budget.give(self._size)
 
 
 class RefusedCallError(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import Any
 
 import structlog
@@ -22,7 +22,7 @@ from picker.serving.effects import (
 from picker.serving.exchange import Exchange
 from picker.serving.http2 import frames
 from picker.serving.http2.stream import Stream
-from picker.serving.native.calls import DEADLINE_EXCEEDED, Call, Shared
+from picker.serving.native.calls import DEADLINE_EXCEEDED, NOT_COMPRESSED, Call, Shared, prefix
 from picker.serving.native.deadlines import SLOT_SECONDS, Deadlines
 from picker.serving.seam import HttpRequest, Picked, Refused
 from picker.serving.shown import read
@@ -30,12 +30,17 @@ from picker.serving.streams import WRITE_SECONDS, Streams
 
 log = structlog.get_logger(__name__)
 
+_ANSWERS = (Picked, Refused)
+"""Not as a union: that is built anew wherever it is asked for."""
+
 
 class ExtProc:
     """The ext_proc service: every open call of one server."""
 
     def __init__(self, streams: Streams, shared: Shared, deadlines: Deadlines) -> None:
         self.streams = streams
+        self.requests = streams.requests
+        self.clock = streams.clock
         self.shared = shared
         self.deadlines = deadlines
         self.calls: set[ExtProcCall] = set()
@@ -44,10 +49,10 @@ class ExtProc:
 
     def open(self, stream: Stream, deadline: float | None) -> ExtProcCall:
         """A new call; ``deadline`` is its client's."""
-        now = self.streams.clock()
-        call = ExtProcCall(self, stream, self.streams.begin(now), deadline)
+        call = ExtProcCall(self, stream, self.streams.begin(self.clock()), deadline)
+        if not self.calls:
+            self._idle.clear()
         self.calls.add(call)
-        self._idle.clear()
         call.schedule()
         return call
 
@@ -97,11 +102,15 @@ class ExtProcCall(Call):
 
     def message(self, data: bytes) -> None:
         """A message of the gateway."""
-        self._perform(self._exchange.receive(read(data), self._owner.streams.clock()))
+        effects = self._exchange.receive(read(data), self._owner.clock())
+        if effects:
+            self._perform(effects)
+        elif not self._over:
+            self.schedule()
 
     def half_closed(self) -> None:
         """The gateway will send nothing more."""
-        self._perform(self._exchange.half_closed(self._owner.streams.clock()))
+        self._perform(self._exchange.half_closed(self._owner.clock()))
 
     def full(self) -> None:
         """The memory for bodies is in use."""
@@ -110,7 +119,7 @@ class ExtProcCall(Call):
     def drain(self) -> None:
         """Close with OK."""
         try:
-            self._perform(self._exchange.drain(self._owner.streams.clock()))
+            self._perform(self._exchange.drain(self._owner.clock()))
         except Exception as error:  # noqa: BLE001 - one stream's defect must not touch another
             self.stream.failed(error)
 
@@ -127,12 +136,13 @@ class ExtProcCall(Call):
 
     def schedule(self) -> None:
         """Have it told by its deadline."""
-        if self.slot and self._answers_by is None and self._client_deadline is None:
-            # most deadlines move later with every message: the slot it is in is early enough
+        if not self.slot:
+            deadline = self.deadline
+        else:
+            # the exchange's is the only one that moves, most often later: the slot it is in is early enough
             deadline = self._exchange.deadline
-            if deadline is None or deadline >= self.slot * SLOT_SECONDS:
+            if deadline is None or deadline >= (self.slot - 1) * SLOT_SECONDS:
                 return
-        deadline = self.deadline
         if deadline is not None:
             self._owner.deadlines.put(self, deadline)
 
@@ -161,63 +171,59 @@ class ExtProcCall(Call):
     # -- what the exchange asks for -----------------------------------------------------------------------------
 
     def _perform(self, effects: list[Effect]) -> None:
+        stream = self.stream
         while effects:
-            parts: list[bytes | Iterator[bytes]] = []
+            parts: list[bytes] = []
             more, closes = self._tell(effects, parts)
-            # a write may be cut off: what the picker has to know comes before it
-            self._send(parts)
-            if not self.stream.waits:
+            if parts:
+                self.send_framed(b"".join(parts))
+            if not stream.waits:
                 self._exchange.performed()
             elif self._answers_by is None:
-                self._answers_by = self._owner.streams.clock() + WRITE_SECONDS
+                self._answers_by = self._owner.clock() + WRITE_SECONDS
+                self._owner.deadlines.put(self, self._answers_by)
             if closes:
                 self._close()
             effects = more
         if not self._over:
             self.schedule()
 
-    def _tell(self, effects: list[Effect], parts: list[bytes | Iterator[bytes]]) -> tuple[list[Effect], bool]:
-        """Tell the picker what concerns it, and gather what is to be sent.
+    def _tell(self, effects: list[Effect], parts: list[bytes]) -> tuple[list[Effect], bool]:
+        """Tell the picker what concerns it, and gather what is to be sent, with its prefixes.
 
         Returns what a pick that was made at once asks for, and whether the call is to be closed.
         """
         more: list[Effect] = []
-        closes = False
+        closes, requests = False, self._owner.requests
         for effect in effects:
             # by how often they come
             if isinstance(effect, Send):
-                parts.append(effect.data)
+                parts += (prefix(NOT_COMPRESSED, len(effect.data)), effect.data)
             elif isinstance(effect, SendBody):
                 if len(effect.body) <= encoded.PIECE:
-                    parts += _pieces(effect)
+                    parts += _message_parts(effect)
                 else:
-                    parts.append(_pieces(effect))
+                    self._send_large(effect, parts)
             elif isinstance(effect, Over):
-                self._owner.streams.requests.over(effect.booking_id, effect.end)
+                requests.over(effect.booking_id, effect.end)
             elif isinstance(effect, Decide):
                 more = self._decide(effect.request)
             elif isinstance(effect, ResponseSeen):
-                self._owner.streams.requests.responded(effect.booking_id, effect.response)
+                requests.responded(effect.booking_id, effect.response)
             elif isinstance(effect, Close):
                 closes = True
             elif isinstance(effect, BodySeen):
-                self._owner.streams.requests.body_seen(effect.booking_id)
+                requests.body_seen(effect.booking_id)
             else:
                 self._abandon()
         return more, closes
 
-    def _send(self, parts: list[bytes | Iterator[bytes]]) -> None:
-        messages: list[bytes] = []
-        for part in parts:
-            if isinstance(part, bytes):
-                messages.append(part)
-                continue
-            if messages:
-                self.send(messages)
-                messages = []
-            self.send_from(part)
-        if messages:
-            self.send(messages)
+    def _send_large(self, effect: SendBody, parts: list[bytes]) -> None:
+        """Have a body cut into messages as the gateway takes them, after what there is to send before it."""
+        if parts:
+            self.send_framed(b"".join(parts))
+            parts.clear()
+        self.send_from(encoded.streamed(effect.body, end=effect.end, response=effect.response))
 
     def _close(self) -> None:
         # what is still to be sent keeps the call open, or the bodies that it holds would belong to nobody
@@ -235,11 +241,11 @@ class ExtProcCall(Call):
 
     def cancelled(self) -> None:
         """The gateway ended the call, or a fault of its did."""
-        self._leave(self._exchange.cancelled(self._owner.streams.clock()))
+        self._leave(self._exchange.cancelled(self._owner.clock()))
 
     def broken(self) -> None:
         """The call is lost."""
-        self._leave(self._exchange.broken(self._owner.streams.clock()))
+        self._leave(self._exchange.broken(self._owner.clock()))
 
     def _leave(self, effects: list[Effect]) -> None:
         self._tell(effects, [])
@@ -254,16 +260,16 @@ class ExtProcCall(Call):
     # -- picks --------------------------------------------------------------------------------------------------
 
     def _decide(self, request: HttpRequest) -> list[Effect]:
-        streams = self._owner.streams
+        owner = self._owner
         try:
-            answer: Picked | Refused | Awaitable[Picked | Refused] = streams.requests.pick(request)
+            answer: Picked | Refused | Awaitable[Picked | Refused] = owner.requests.pick(request)
         except Exception:
             # the request is answered all the same
-            streams.counts.pick_errors += 1
+            owner.streams.counts.pick_errors += 1
             log.exception("a pick raised")
             answer = refusals.PICK_FAILED
-        if isinstance(answer, Picked | Refused):
-            return self._exchange.decided(answer, streams.clock())
+        if isinstance(answer, _ANSWERS):
+            return self._exchange.decided(answer, owner.clock())
         pick = self._pick = asyncio.ensure_future(answer)
         pick.add_done_callback(self._picked)
         return []
@@ -289,8 +295,13 @@ class ExtProcCall(Call):
             pick.cancel()
 
 
-def _pieces(effect: SendBody) -> Iterator[bytes]:
-    return encoded.streamed(effect.body, end=effect.end, response=effect.response)
+def _message_parts(effect: SendBody) -> tuple[bytes, ...]:
+    """One message with its prefix, in parts."""
+    body = effect.body
+    if not body and not effect.end:
+        return ()
+    head, tail = encoded.around(len(body), effect.end, effect.response)
+    return prefix(NOT_COMPRESSED, len(head) + len(body) + len(tail)), head, body, tail
 
 
 def _answer(pick: asyncio.Future[Picked | Refused], counts: Any) -> Picked | Refused:

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 import structlog
@@ -90,7 +91,7 @@ class Port:
         self._links.add(link)
         self._empty.clear()
         return Connection(
-            lambda stream, request: accept(stream, request, stranger=stranger),
+            accept if stranger is None else partial(accept, stranger=stranger),
             limits=self._limits,
             counts=self.http2,
             wake=link.wake,

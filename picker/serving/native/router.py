@@ -68,22 +68,19 @@ class Router:
         """Services that strangers were refused, each told of once."""
 
     def accept(
-        self, stream: Stream, request: Request, *, stranger: Mapping[str, list[bytes]] | None
+        self, stream: Stream, request: Request, stranger: Mapping[str, list[bytes]] | None = None
     ) -> Handler:
         """Serve a stream; ``stranger``: the names of a client that has none of the allowed ones; None: it may ask."""
-        now = self._clock()
-        if not request.too_large and not _speaks_grpc(request):
+        if not request.grpc and not request.too_large:
             self._http2.streams_denied += 1
-            return self._waiting(Stranger(stream, now + STRANGER_SECONDS, self._deadlines.drop))
+            return self._waiting(Stranger(stream, self._clock() + STRANGER_SECONDS, self._deadlines.drop))
         try:
-            return self._opened(stream, request, stranger, now)
+            return self._opened(stream, request, stranger)
         except RefusedCallError as error:
             self._http2.streams_denied += 1
-            return self._waiting(Refusal(stream, now + REFUSE_SECONDS, self._deadlines.drop, error))
+            return self._waiting(Refusal(stream, self._clock() + REFUSE_SECONDS, self._deadlines.drop, error))
 
-    def _opened(
-        self, stream: Stream, request: Request, stranger: Mapping[str, list[bytes]] | None, now: float
-    ) -> Call:
+    def _opened(self, stream: Stream, request: Request, stranger: Mapping[str, list[bytes]] | None) -> Call:
         if request.too_large:
             raise RefusedCallError(RESOURCE_EXHAUSTED, "too large headers")
         route = self._routes.get(request.path)
@@ -101,7 +98,7 @@ class Router:
         if seconds <= 0:
             self._http2.deadlines += 1
             raise RefusedCallError(DEADLINE_EXCEEDED, "the deadline that the client named has passed")
-        return route.open(stream, now + seconds)
+        return route.open(stream, self._clock() + seconds)
 
     def _waiting(self, handler: Stranger | Refusal) -> Handler:
         if handler.deadline is not None:
@@ -115,12 +112,3 @@ class Router:
                 "a client's certificate has none of the names in PICKER_TLS_CLIENT_NAMES",
                 names=names_shown(stranger),
             )
-
-
-def _speaks_grpc(request: Request) -> bool:
-    kind = request.content_type
-    return (
-        request.method == b"POST"
-        and kind.startswith(b"application/grpc")
-        and kind[16:17] in (b"", b"+", b";", b" ")
-    )

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from picker.serving import known
 from picker.serving import shown as module
 from picker.serving.gateway import (
     request_body,
@@ -19,11 +20,12 @@ from picker.serving.gateway import (
     response_headers,
     response_trailers,
 )
+from picker.serving.known import UnusualError
 from picker.serving.messages import message_of
 from picker.serving.modes import BodyMode
 from picker.serving.reading import MAX_HEADER_BYTES, MAX_HEADERS, SUBSET_KEY, SUBSET_NAMESPACE
 from picker.serving.shown import Shown, read, shown_of
-from picker.serving.wire.extproc_pb2 import HeaderMap, HeaderValue, ProcessingRequest
+from picker.serving.wire.extproc_pb2 import HeaderMap, HeaderValue, HttpBody, ProcessingRequest
 
 NAMES = ("x-request-id", "X-Picker-Booking", ":path", "authorization", "", "content-type", "\u00e4")
 
@@ -42,7 +44,7 @@ def plainly(data: bytes) -> bool:
     """Whether the bytes are read without the runtime."""
     try:
         module._plain(data)
-    except (module._UnusualError, IndexError, ValueError, DecodeError):
+    except (UnusualError, IndexError, ValueError, DecodeError):
         return False
     return True
 
@@ -141,6 +143,33 @@ def test_what_gateways_send_needs_no_runtime(message: ProcessingRequest) -> None
     assert same_as_the_runtime(data).kind == message.WhichOneof("request")
 
 
+@pytest.mark.parametrize("size", [0, 1, 120, 122, 123, 124, 126, 127, 128, 129, 300, 16_400])
+@pytest.mark.parametrize(
+    "name", ["x-a", "x-picker-booking", "cookie", "n" * 126, "n" * 127, "N" * 128, "n" * 200]
+)
+def test_headers_of_any_length_are_read_the_same_the_first_time_and_later(name: str, size: int) -> None:
+    data = request_headers({":path": "/v1/completions", name: "v" * size, "last": "one"}).SerializeToString()
+    assert plainly(data)
+    for _ in range(3):
+        found = same_as_the_runtime(data)
+        assert found.headers is not None
+        assert found.headers[name.lower()] == "v" * size
+        assert found.control == (("x-picker-booking",) if name == "x-picker-booking" else ())
+
+
+@pytest.mark.parametrize("kind", [0x22, 0x2A])
+@pytest.mark.parametrize("size", [0, 1, 120, 126, 127, 128, 129, 16_383, 16_384, 70_000])
+@pytest.mark.parametrize(
+    "tail", [b"", b"\x10\x00", b"\x10\x01", b"\x18\x01", b"\x20\x01", b"\x10\x02", b"\x10"]
+)
+def test_pieces_of_bodies_of_any_length_are_read_the_same(kind: int, size: int, tail: bytes) -> None:
+    piece = HttpBody(body=bytes(size)).SerializeToString() + tail
+    # as the body of another one, its length stands in front of it
+    length = HttpBody(body=piece).SerializeToString()[1 : -len(piece)] if piece else b"\0"
+    same_as_the_runtime(bytes((kind,)) + length + piece)
+    same_as_the_runtime(bytes((kind,)) + length + piece + b"\x50\x01")
+
+
 def test_of_a_repeated_part_the_last_one_or_all_together_count() -> None:
     body = request_body(b"one", end=False).SerializeToString() + request_body(b"two").SerializeToString()
     assert not plainly(body)
@@ -172,9 +201,9 @@ def test_as_many_headers_as_may_be_are_read() -> None:
 
 
 def test_remembered_headers_are_bounded_and_hold_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries: dict[bytes, module.Entry] = {}
-    monkeypatch.setattr(module, "_entries", entries)
-    monkeypatch.setattr(module, "KNOWN_ENTRIES", 8)
+    entries: dict[bytes, known.Entry] = {}
+    monkeypatch.setattr(known, "_entries", entries)
+    monkeypatch.setattr(known, "KNOWN_ENTRIES", 8)
     for n in range(50):
         message = request_headers(
             {"authorization": "Bearer secret", "Cookie": "secret", "x-n": str(n), "long": "l" * 200}

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hpack import Encoder
 
 from picker.serving.http2 import frames
 from picker.serving.http2.frames import frame
 from picker.serving.http2.limits import WRITE_QUANTUM, Limits
+from picker.serving.http2.stream import AT_ONCE, AT_ONCE_TOGETHER
 
 if TYPE_CHECKING:
     from tests.unit.serving.http2.conftest import Frame, Peer
 
 STATUS = b"\x88"
 TRAILERS = b"\x00\x01a\x01b"
+ASKED = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/service/Method"),
+    ("content-type", "application/grpc"),
+]
 
 
 def kinds(found: list[Frame]) -> list[int]:
@@ -324,6 +333,72 @@ def test_a_large_body_goes_out_as_the_windows_allow(peer: Peer) -> None:
     assert rest[-2].flags == frames.END_STREAM | frames.END_HEADERS
     assert served.told[-1] == "sent"
     assert peer.connection.queued == 0
+
+
+def wide(peer: Peer) -> None:
+    """Take as much as there may be, on each stream and on all together."""
+    peer.send(frames.settings({frames.INITIAL_WINDOW_SIZE: 1 << 24}), frames.window_update(0, 1 << 24))
+    peer.got()
+
+
+def test_a_body_of_several_frames_goes_out_at_once_where_nothing_is_in_its_way(peer: Peer) -> None:
+    wide(peer)
+    one, other = peer.opened(1), peer.opened(3)
+    body = random.Random(1).randbytes(AT_ONCE)
+    one.stream.send(body)
+    other.stream.send(b"next")
+    assert not one.stream.waits
+    assert peer.connection.sent == 5
+    got = peer.got()
+    assert [(each.stream, len(each.payload)) for each in got] == [(1, 16_384)] * 4 + [(3, 4)]
+    assert b"".join(each.payload for each in got[:4]) == body
+    one.stream.send(body + b"more")
+    assert one.stream.waits, "a larger one takes turns with others"
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 300, 16_000])
+def test_headers_and_trailers_of_any_size_go_out_whole(size: int, peer: Peer) -> None:
+    served = peer.opened(1)
+    served.stream.respond(bytes(size))
+    served.stream.finish(bytes(size + 1))
+    assert [len(one.payload) for one in peer.got() if one.kind == frames.HEADERS] == [size, size + 1]
+
+
+def test_what_goes_out_at_once_is_bounded_until_it_is_taken(peer: Peer) -> None:
+    wide(peer)
+    served = [peer.opened(number) for number in range(1, 41, 2)]
+    for each in served:
+        each.stream.send(bytes(AT_ONCE - 1_000))
+    assert [each.stream.waits for each in served].index(True) == AT_ONCE_TOGETHER // (AT_ONCE - 1_000)
+    assert sum(map(len, peer.connection.out)) < AT_ONCE_TOGETHER + 1_000
+    sizes: dict[int, int] = {}
+    for sent in peer.all():
+        sizes[sent.stream] = sizes.get(sent.stream, 0) + len(sent.payload)
+    assert set(sizes.values()) == {AT_ONCE - 1_000}
+    assert len(sizes) == 20
+
+
+@pytest.mark.parametrize("most", [1, 7, 12, 900, 6_000, 20_000])
+def test_frames_are_read_alike_however_their_bytes_are_cut(most: int, make_peer: type[Peer]) -> None:
+    rng = random.Random(most)
+    wire = frames.PREFACE + frames.settings({}) + frames.window_update(0, 5)
+    for number in (1, 3, 5):
+        wire += frame(frames.HEADERS, frames.END_HEADERS, number, Encoder().encode(ASKED))
+        wire += frame(frames.DATA, 0, number, rng.randbytes(5_000)) + frame(frames.PING, 0, 0, bytes(8))
+        wire += frame(frames.DATA, frames.END_STREAM, number, b"end")
+
+    def told(most: int) -> tuple[list[Any], list[Frame]]:
+        peer, at = make_peer(introduce=False), 0
+        while at < len(wire):
+            cut = rng.randint(1, most)
+            peer.send(wire[at : at + cut])
+            at += cut
+        return [served.told for served in peer.handlers.values()], peer.got()
+
+    whole = told(len(wire) * 1_000)
+    assert len(whole[0]) == 3
+    for _ in range(1 if most == 1 else 10):
+        assert told(most) == whole
 
 
 def test_a_window_made_smaller_may_be_negative(peer: Peer) -> None:

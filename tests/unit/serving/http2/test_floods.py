@@ -124,9 +124,9 @@ FLOODS: list[tuple[Callable[[Peer, int], None], str, int]] = [
     (late_resets, "flooded_idle", 2_001),
     (windows, "flooded_windows", 10_001),
     (stream_windows, "flooded_windows", 10_001),
-    (rapid_resets, "flooded_resets", 1_001),
-    (resets_that_we_are_made_to_send, "flooded_resets", 1_001),
-    (malformed_requests, "flooded_resets", 1_001),
+    (rapid_resets, "flooded_resets", 5_001),
+    (resets_that_we_are_made_to_send, "flooded_resets", 5_001),
+    (malformed_requests, "flooded_resets", 5_001),
     (continuations, "flooded_headers", 17),
     (large_continuations, "flooded_headers", 4),
     (large_headers, "flooded_headers", 21),
@@ -183,6 +183,19 @@ def test_clients_that_leave_as_often_as_others_are_answered_are_no_flood(peer: P
         peer.got()
     assert not peer.connection.closing
     assert peer.counts.resets_premature == 5_000
+
+
+def test_what_a_gateway_still_says_of_streams_that_we_have_ended_is_no_flood(peer: Peer) -> None:
+    for number in range(1, 20_000, 2):
+        served = peer.opened(number)
+        served.stream.send(b"x")
+        served.stream.finish(TRAILERS)
+        peer.send(frames.window_update(number, 100), frames.window_update(number, 100))
+        peer.data(number, b"", end=True)
+        peer.send(frames.reset(number, frames.CANCEL))
+        peer.got()
+    assert not peer.connection.closing
+    assert peer.counts.flooded_idle == 0
 
 
 def test_streams_that_are_answered_pay_for_headers_that_never_repeat(peer: Peer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from picker.serving.buffers import Budget
 from picker.serving.http2.limits import Counts
-from picker.serving.native.calls import Call, Shared, prefixed, seconds_of, trailers
+from picker.serving.native.calls import PREFIX, SMALL_PART, Call, Shared, prefixed, seconds_of, trailers
 
 
 class Wire:
@@ -72,6 +73,33 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(given_: list[byt
     assert call.budget.held == 0
     call.ended()
     assert call.told[-1] == "half closed"
+
+
+@given(
+    st.lists(st.integers(0, 9_000), min_size=1, max_size=4),
+    st.lists(st.sampled_from([1, 3, 5, 700, SMALL_PART - 1, SMALL_PART, 2_000, 16_384]), max_size=60),
+)
+def test_parts_large_and_small_make_the_message_that_was_cut(sizes: list[int], cuts: list[int]) -> None:
+    given_ = [random.Random(size).randbytes(size) for size in sizes]
+    call, data = Told(), b"".join(prefixed(one) for one in given_)
+    for cut in cuts:
+        call.data(data[:cut])
+        data = data[cut:]
+        assert call.budget.held < 9_000 + PREFIX
+    call.data(data)
+    assert call.told == given_
+    assert call.budget.held == 0
+
+
+def test_a_message_that_comes_byte_by_byte_is_not_kept_as_an_object_for_each() -> None:
+    call = Told()
+    for byte in prefixed(b"x" * 5_000)[:-1]:
+        call.data(bytes((byte,)))
+    assert call._kept is not None
+    assert len(call._kept) == 1
+    assert call.budget.held == 5_000 + PREFIX - 1
+    call.data(b"x")
+    assert call.told == [b"x" * 5_000]
 
 
 def test_what_is_unfinished_is_paid_for_and_given_back() -> None:
