@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -29,6 +29,8 @@ MAX_COUNT = 1_000_000_000
 KNOWN_HEADS, KNOWN_HEAD = 8_192, 1_024
 """So many names with their labels, none longer, are remembered as they were parsed: from page to page only the values
 change."""
+REMEMBERED = 16_384
+"""Most bytes of an address' wanted lines that are kept to tell whether the next page says the same."""
 MAX_PARTS = 64
 """Most values of a label that tells parts of a whole apart."""
 
@@ -107,28 +109,68 @@ class _Page:
         return _whole((_of(self.info, rank) or {}).get(label))
 
 
-def read(page: bytes, *, begun: float, ended: float, usage_metric: str = "") -> Reading | Unreadable:
-    """Read a page that was asked for at ``begun`` and had arrived at ``ended`` (monotonic seconds).
+class Reader:
+    """Reads the pages of one address, one after the other.
 
-    ``usage_metric`` names the KV-cache usage (a fraction 0..1) where it is not one of the engine's own names.
+    Where the wanted lines of a page are those of the last one, so is what it says: an engine at rest is read at the
+    price of finding them.
     """
-    text = b"\n" + page
-    for engine in ENGINES:
-        if b"\n" + engine.prefix.encode() in text:
-            usages = (usage_metric,) if usage_metric else engine.usages
+
+    __slots__ = ("_lines", "_reading", "_usage_metric")
+
+    def __init__(self, usage_metric: str = "") -> None:
+        """``usage_metric`` names the KV-cache usage (a fraction 0..1) where it is not one of the engine's own names."""
+        self._usage_metric = usage_metric
+        self._lines: list[bytes] = []
+        self._reading: Reading | None = None
+
+    def read(self, page: bytes, *, begun: float, ended: float) -> Reading | Unreadable:
+        """Read a page that was asked for at ``begun`` and had arrived at ``ended`` (monotonic seconds)."""
+        text = b"\n" + page
+        for engine in ENGINES:
+            if b"\n" + engine.prefix.encode() not in text:
+                continue
+            usages = (self._usage_metric,) if self._usage_metric else engine.usages
+            lines = _pattern(_wanted(engine.prefix, usages)).findall(text)
+            if self._reading is not None and lines == self._lines:
+                return _later(self._reading, begun, ended)
             found = _Page(engine, usages)
-            _fill(found, text)
+            _fill(found, lines)
             ranks = found.ranks()
             if ranks:
-                return Reading({rank: _report(found, rank, begun, ended) for rank in ranks}, found.faults)
-    return Unreadable(_why_not(text), json=page.lstrip()[:1] in (b"[", b"{"))
+                reading = Reading({rank: _report(found, rank, begun, ended) for rank in ranks}, found.faults)
+                self._keep(lines, reading)
+                return reading
+        return Unreadable(_why_not(text), json=page.lstrip()[:1] in (b"[", b"{"))
+
+    def _keep(self, lines: list[bytes], reading: Reading) -> None:
+        small = sum(map(len, lines)) <= REMEMBERED
+        self._lines, self._reading = (lines, reading) if small else ([], None)
 
 
-def _fill(found: _Page, text: bytes) -> None:
+def read(page: bytes, *, begun: float, ended: float, usage_metric: str = "") -> Reading | Unreadable:
+    """Read a single page as a `Reader` does."""
+    return Reader(usage_metric).read(page, begun=begun, ended=ended)
+
+
+def _later(reading: Reading, begun: float, ended: float) -> Reading:
+    """The same, said again."""
+    reports = {rank: replace(report, begun=begun, ended=ended) for rank, report in reading.reports.items()}
+    return Reading(reports, reading.faults)
+
+
+@lru_cache(maxsize=32)  # one for each kind of engine and setting
+def _wanted(prefix: str, usages: Names) -> tuple[str, ...]:
+    """The wanted names of the engine with that prefix, those of the load first."""
+    engine = next(one for one in ENGINES if one.prefix == prefix)
+    loads = (engine.running, *engine.waiting, *usages)
+    return (*loads, *sorted((engine.values(usages) | engine.others()).difference(loads)))
+
+
+def _fill(found: _Page, matched: list[bytes]) -> None:
     engine = found.engine
     values, others = engine.values(found.usages), engine.others()
-    loads = (engine.running, *engine.waiting, *found.usages)
-    lines, found.faults = _wanted_lines(text, (*loads, *sorted((values | others).difference(loads))))
+    lines, found.faults = _wanted_lines(matched, _wanted(engine.prefix, found.usages))
     for sample in _samples(lines, found):
         if sample.name in values:
             _take_value(found, sample)
@@ -146,12 +188,11 @@ def _why_not(text: bytes) -> str:
     return f"none of {names} is among its {len(text) - 1} bytes: is this an engine's metrics page?"
 
 
-def _wanted_lines(text: bytes, wanted: tuple[str, ...]) -> tuple[list[str], int]:
-    """The lines with a wanted name, found without looking at the others, and how many were left out.
+def _wanted_lines(found: list[bytes], wanted: tuple[str, ...]) -> tuple[list[str], int]:
+    """The lines with a wanted name that are read, and how many are left out.
 
     Where there are too many, those of the names that stand first in ``wanted`` are kept.
     """
-    found: list[bytes] = _pattern(wanted).findall(text)
     lines = [line for line in found if len(line) <= MAX_LINE_BYTES]
     if len(lines) > MAX_LINES:
         rank = {name.encode(): place for place, name in enumerate(wanted)}

@@ -21,7 +21,7 @@ import structlog
 from picker.settings import WorkerSettings
 from picker.workers.engines import TENSORRT_LLM_PATH
 from picker.workers.pages import PageError, fetch, session_for
-from picker.workers.reading import Reading, Unreadable, read
+from picker.workers.reading import Reader, Reading, Unreadable
 from picker.workers.registry import Registry
 
 log = structlog.get_logger(__name__)
@@ -83,6 +83,8 @@ class Scraper:
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._paths: dict[str, str] = {}
         """Of addresses whose page is not where it is set to be; each has a loop."""
+        self._readers: dict[str, Reader] = {}
+        """By address; each has a loop."""
         self._group: asyncio.TaskGroup | None = None
         self._session: aiohttp.ClientSession | None = None
         suspects = max(1, settings.scrape_parallel // 4)
@@ -110,6 +112,7 @@ class Scraper:
                 self._session = self._group = None
                 self._loops.clear()
                 self._paths.clear()
+                self._readers.clear()
 
     def _changed(self, _worker: str) -> None:
         """Begin loops for new addresses, end those of addresses that left."""
@@ -119,6 +122,7 @@ class Scraper:
         for address in self._loops.keys() - addresses:
             self._loops.pop(address).cancel()
             self._paths.pop(address, None)
+            self._readers.pop(address, None)
         for address in addresses - self._loops.keys():
             self._loops[address] = self._group.create_task(self._loop(address), name=f"scrape {address}")
 
@@ -213,5 +217,12 @@ class Scraper:
             page = await fetch(self._session, url, most=self._settings.scrape_max_bytes)
         except PageError as error:
             raise ScrapeError(error.kind, str(error)) from error
-        usage = self._settings.kv_cache_usage_percentage_metric
-        return read(page, begun=begun, ended=self._clock(), usage_metric=usage)
+        return self._reader(address).read(page, begun=begun, ended=self._clock())
+
+    def _reader(self, address: str) -> Reader:
+        reader = self._readers.get(address)
+        if reader is None:
+            reader = Reader(self._settings.kv_cache_usage_percentage_metric)
+            if address in self._loops:
+                self._readers[address] = reader
+        return reader

@@ -9,7 +9,7 @@ from prometheus_client.samples import Sample
 
 from picker.core.load import Report
 from picker.workers import reading as module
-from picker.workers.reading import Reading, Unreadable, read
+from picker.workers.reading import Reader, Reading, Unreadable, read
 
 OLD = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -241,3 +241,23 @@ def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(known) <= 4
     assert known
     assert max(map(len, known)) <= module.KNOWN_HEAD + 1
+
+
+# --- one page after the other
+
+PAGES = (OLD, NEW, OLD + NEW, RANKS, "", "[]", OLD.replace("3.0", "4.0"), OLD.replace("3.0", "many"))
+
+
+@given(st.lists(st.sampled_from(PAGES), max_size=8))
+def test_a_page_is_read_the_same_whatever_was_read_before_it(pages: list[str]) -> None:
+    reader = Reader()
+    for at, page in enumerate(pages):
+        text = page.encode()
+        assert reader.read(text, begun=at, ended=at + 0.5) == read(text, begun=at, ended=at + 0.5)
+
+
+def test_what_is_kept_of_a_page_is_bounded() -> None:
+    reader = Reader()
+    page = OLD.replace("demo-8b", "x" * module.REMEMBERED).encode()
+    assert isinstance(reader.read(page, begun=0.0, ended=0.5), Reading)
+    assert (reader._lines, reader._reading) == ([], None)

@@ -325,7 +325,7 @@ async def test_an_unexpected_failure_in_reading_is_counted_and_ends_nothing(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr("picker.workers.scrape.read", broken)
+    monkeypatch.setattr("picker.workers.scrape.Reader.read", broken)
     registry = Registry()
     async with serving(page_of(PAGE)) as address, running(registry) as scraper:
         registry.update([Endpoint(address)])
@@ -391,7 +391,7 @@ async def test_what_is_remembered_of_an_address_leaves_with_it() -> None:
     async with watched(engine) as (registry, scraper, address):
         await until(lambda: scraper.counts.good)
         registry.update([])
-        assert scraper._paths == {}
+        assert (scraper._paths, scraper._readers) == ({}, {})
         registry.update([Endpoint(address)])
         good = scraper.counts.good
         await until(lambda: scraper.counts.good > good)
