@@ -57,7 +57,11 @@ class Prefills:
             run.prefilling = False
             return
         if run.last_block is not None:
-            self._awaited.setdefault((run.worker, run.last_block), []).append(run)
+            awaited = run.worker, run.last_block
+            if (waiting := self._awaited.get(awaited)) is None:
+                self._awaited[awaited] = [run]
+            else:
+                waiting.append(run)
         seconds = self._rate(run.worker).seconds(run.uncached_tokens)
         if seconds is None:
             seconds = run.uncached_tokens / ASSUMED_RATE
@@ -85,20 +89,26 @@ class Prefills:
 
     def stop(self, run: Run) -> None:
         """Wait no longer for its end."""
+        if not run.prefilling:
+            return  # what is over is awaited by nobody
         run.prefilling = False
         if run.last_block is None:
             return
-        waiting = self._awaited.get((run.worker, run.last_block))
+        awaited = run.worker, run.last_block
+        waiting = self._awaited.get(awaited)
         if waiting is not None:
             left = [other for other in waiting if other is not run]
             if left:
-                self._awaited[(run.worker, run.last_block)] = left
+                self._awaited[awaited] = left
             else:
-                del self._awaited[(run.worker, run.last_block)]
+                del self._awaited[awaited]
 
     def left(self, worker: str) -> None:
         """Forget the rate of a worker that left."""
         self._rates.pop(worker, None)
 
     def _rate(self, worker: str) -> PrefillRate:
-        return self._rates.setdefault(worker, PrefillRate())
+        rate = self._rates.get(worker)
+        if rate is None:
+            rate = self._rates[worker] = PrefillRate()
+        return rate

@@ -207,13 +207,14 @@ class Underway:
         run = self._runs.get(booking_id)
         if run is None:
             return
-        run.stream_open = False
-        self._over[booking_id] = None
         if end in (End.PROVEN, End.HALF_CLOSED):
             self.counts.ended_by_stream += 1
             self._forget(run)
             self._desk.end(booking_id, Cause.ENDED)
-        elif end in (End.CLOSED_BY_US, End.DRAINED):
+            return
+        run.stream_open = False
+        self._over[booking_id] = None
+        if end in (End.CLOSED_BY_US, End.DRAINED):
             run.released_at = self._clock()
             self._loose[booking_id] = None
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from stateplane.values import value
 
@@ -114,9 +115,8 @@ class Booking:
     """A newer attempt of its key was booked while it was active: the moment it turns draining it is superseded."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Version:
-    """A point in the plane's history: changes of one epoch are numbered without a gap."""
+class Version(NamedTuple):
+    """A point in the plane's history: changes of one epoch are numbered without a gap. Compares as a tuple does."""
 
     epoch: int
     number: int
@@ -133,7 +133,7 @@ class Status(StrEnum):
     FULL = "full"  # select only: every candidate is at its limit; nothing booked
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The answer to an operation."""
 
@@ -147,7 +147,7 @@ class Outcome:
     version: Version | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Booked:
     """A booking is there, or stands anew: the whole of it, never a difference."""
 
@@ -155,7 +155,7 @@ class Booked:
     booking: Booking
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Gone:
     """A booking ended."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from stateplane.booking import Amount, Booking, Cause, Outcome
 from stateplane.plane import StatePlane
+from stateplane.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Book:
     """Let it stand; with a term above 0 again, after the plane may have lost it."""
 
@@ -21,7 +21,7 @@ class Book:
         return plane.book(self.booking)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move:
     """Another endpoint served."""
 
@@ -36,7 +36,7 @@ class Move:
         return plane.move(self.id, term=self.term, op=self.op, worker=self.worker, amount=self.amount)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Adjust:
     """It occupies so much now."""
 
@@ -50,7 +50,7 @@ class Adjust:
         return plane.adjust(self.id, term=self.term, op=self.op, amount=self.amount)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Drain:
     """Neither its end nor its life is proven."""
 
@@ -65,7 +65,7 @@ class Drain:
         return plane.drain(self.id, term=self.term, op=self.op, cause=self.cause, seconds=self.seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reclaim:
     """It lives: ours again, or ours from now on."""
 
@@ -76,7 +76,7 @@ class Reclaim:
         return plane.reclaim(self.id)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Release:
     """It ended."""
 

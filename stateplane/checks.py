@@ -12,6 +12,7 @@ LONGEST_NAME = 512
 LARGEST_AMOUNT = 1 << 31
 """Sums of a million such amounts stay exact in a double, which is what Lua counts with."""
 MOST_CANDIDATES = 256
+ENDS = PROVEN | ASSUMED
 LONGEST_INFO = 4096
 """Characters of all that a member says of itself."""
 
@@ -70,13 +71,13 @@ def operation(booking_id: str, op: int) -> None:
 
 def drain_cause(cause: Cause) -> None:
     """A cause for draining."""
-    if cause in PROVEN | ASSUMED:
+    if cause in ENDS:
         raise ValueError(f"{cause.value!r} ends a booking, it is no cause for draining")
 
 
 def end_cause(cause: Cause, term: int | None) -> None:
     """A cause for an end; an assumed one needs the term that it was judged in."""
-    if cause not in PROVEN | ASSUMED:
+    if cause not in ENDS:
         raise ValueError(f"{cause.value!r} does not end a booking")
     if cause in ASSUMED and term is None:
         raise ValueError(f"an end by {cause.value!r} needs the term that it was judged in")

@@ -142,6 +142,8 @@ class Claim:
         """The plane holds it so."""
         if not self._news(version) or (version is None and self._outdated(booking)):
             return
+        if booking is self.known and self.want is not Want.ADOPTED:
+            return  # the feed brings what the answer told
         self.faded, self.known = False, booking
         if booking.term != self.booking.term:
             self.op = booking.op
@@ -149,9 +151,9 @@ class Claim:
         mine = self.booking
         known = (booking.term, booking.attempt, booking.superseded, booking.outrun)
         if known != (mine.term, mine.attempt, mine.superseded, mine.outrun) or (booking.key and not mine.key):
-            self.booking = replace(
-                mine, term=booking.term, attempt=booking.attempt, key=booking.key or mine.key,
-                superseded=booking.superseded, outrun=booking.outrun,
+            self.booking = Booking(
+                mine.id, booking.key or mine.key, mine.worker, mine.owner, mine.amount, booking.attempt, booking.term,
+                mine.op, mine.state, mine.cause, booking.superseded, mine.drain_left, booking.outrun,
             )  # fmt: skip
         if self.want is Want.ADOPTED and booking.owner == self.owner and booking.state is State.ACTIVE:
             self.want, self.cause, self.deadline = Want.ACTIVE, None, None
@@ -222,6 +224,8 @@ class Claim:
 
     def _along(self, worker: str) -> None:
         """The plane has it on that worker: what lies before is told."""
+        if self.path[0][0] == worker:
+            return
         workers = [stop for stop, _ in self.path]
         if worker in workers:
             del self.path[: workers.index(worker)]
@@ -287,10 +291,13 @@ def _difference(claim: Claim, known: Booking, now: float) -> Call | None:
 def _anew(claim: Claim, now: float) -> Booking:
     """As the plane should get it: a new one begins active; one that it lost may be draining already."""
     worker, amount = claim.path[0]
-    face = replace(claim.face(now), worker=worker, amount=amount)
-    if face.term:
-        return face
-    return replace(face, state=State.ACTIVE, cause=None, drain_left=None, op=0)
+    if claim.booking.term:
+        return replace(claim.face(now), worker=worker, amount=amount)
+    one = claim.booking
+    return Booking(
+        one.id, one.key, worker, one.owner, amount, one.attempt, 0, 0, State.ACTIVE, None, one.superseded, None,
+        one.outrun,
+    )  # fmt: skip
 
 
 def _same_but_op(call: Call, other: Call) -> bool:

@@ -179,4 +179,5 @@ class Claims:
         self._table.claims[booking_id].fruitless = FRUITLESS_MOST
 
     def _count(self, status: Status) -> None:
-        setattr(self._table.counts, status.value, getattr(self._table.counts, status.value) + 1)
+        counts = self._table.counts
+        setattr(counts, status, getattr(counts, status) + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from stateplane.booking import (
     Booked,
@@ -12,6 +12,7 @@ from stateplane.booking import (
     Gap,
     Gone,
     OwnerLapsed,
+    Rebooked,
     Snapshot,
     State,
     Version,
@@ -29,17 +30,18 @@ class Hearing:
     def hear(self, change: Change, now: float) -> bool:
         """Fold a change into the view; False where a whole picture is needed. Own bookings answer to it at once."""
         table = self._table
-        concerned: list[Claim] = []
+        settled: list[Claim] = []
         if not isinstance(change, Gap) and table.view.follows(change.version):
             if isinstance(change, Booked):
                 self._pace(change.booking, now)
-            concerned = list(self._concerned(change))
-            for claim in concerned:
-                if not claim.settled:  # before the view shows a loss that we are about to contradict
+            for claim in self._concerned(change):
+                if claim.settled:
+                    settled.append(claim)
+                else:  # before the view shows a loss that we are about to contradict
                     table.touch(claim, now)
         if not table.view.apply(change, now):
             return False
-        for claim in concerned:
+        for claim in settled:
             table.touch(claim, now)
         if isinstance(change, Booked):
             table.stray(change.booking, now)
@@ -104,18 +106,27 @@ class Hearing:
             )
             table.add(claim)
 
-    def _concerned(self, change: Change) -> Iterator[Claim]:
-        match change:
-            case Booked(booking=booking) if (claim := self._table.claims.get(booking.id)) is not None:
-                claim.stands(booking, change.version)
-                yield claim
-            case Gone(id=id_) if (claim := self._table.claims.get(id_)) is not None:
-                claim.gone(change.cause, change.version)
-                yield claim
-            case OwnerLapsed(owner=owner) if owner == self._table.owner:
-                for claim in tuple(self._table.claims.values()):
-                    claim.lapsed(change.version)
-                    yield claim
+    def _concerned(self, change: Booked | Gone | OwnerLapsed | Rebooked) -> Sequence[Claim]:
+        """The claims of which it speaks, which have heard it now."""
+        claims = self._table.claims
+        if isinstance(change, Booked):
+            claim = claims.get(change.booking.id)
+            if claim is None:
+                return ()
+            claim.stands(change.booking, change.version)
+            return (claim,)
+        if isinstance(change, Gone):
+            claim = claims.get(change.id)
+            if claim is None:
+                return ()
+            claim.gone(change.cause, change.version)
+            return (claim,)
+        if not isinstance(change, OwnerLapsed) or change.owner != self._table.owner:
+            return ()
+        lapsed = tuple(claims.values())
+        for claim in lapsed:
+            claim.lapsed(change.version)
+        return lapsed
 
     def beating(self) -> None:
         """A heartbeat is being sent."""

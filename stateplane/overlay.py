@@ -30,6 +30,10 @@ class Overlay:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._unversioned) + len(self._beaten)
 
+    def begin(self, booking: Booking, now: float) -> None:
+        """`lay`, of an id on which nothing was said before."""
+        self._view.lay(booking, now)
+
     def lay(self, booking: Booking, now: float) -> None:
         """Count this until told otherwise."""
         self._drop(booking.id)

@@ -7,6 +7,7 @@ thousand picks a second that costs a fraction of a task and two timers for each 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import zip_longest
@@ -23,6 +24,10 @@ from stateplane.plane import StatePlane
 from stateplane.table import Table
 
 log = structlog.get_logger(__name__)
+
+APART_SECONDS, APART_CALLS = 0.0015, 4
+"""Least time between two writes once one has taken so many calls along: each wakes the server, which costs both sides
+more than a call does. Where few come, none waits."""
 
 
 class Sender:
@@ -53,6 +58,10 @@ class Sender:
         self._together: Together | None = plane if isinstance(plane, Together) else None
         self._told = told
         self._sending = 0
+        self._flushing = False
+        """Whether nothing is to wait any more."""
+        self._next_at = 0.0
+        """When calls may go together again, by the event loop's clock."""
         self._landed = asyncio.Event()
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
@@ -60,12 +69,15 @@ class Sender:
         while True:
             await self.gate.wait()
             await self._outbox.filled()
+            if self._together is not None:
+                await self._outbox.gathered()
             await self._launch(tasks)
             if self._table.unsaid and not self._outbox:
                 self._hearing.sweep(self._clock())
 
     async def flush(self) -> None:
         """Until nothing waits any more, or the gate closes."""
+        self._flushing = True
         async with asyncio.TaskGroup() as tasks:
             while (self._outbox or self._sending) and self.gate.is_set():
                 await self._launch(tasks)
@@ -82,17 +94,21 @@ class Sender:
             tasks.create_task(self._tell(booking_id))
 
     async def _launch_all(self, tasks: asyncio.TaskGroup, plane: Together) -> None:
+        loop = asyncio.get_running_loop()
         if self._sending:
             await self._landing()
-        elif self.gate.is_set() and (begun := self._begun()):
+        if (soon := self._next_at - loop.time()) > 0:
+            await asyncio.sleep(soon)
+        if not self._sending and self.gate.is_set() and (begun := self._begun()):
             self._sending = len(begun)
+            self._next_at = loop.time() + APART_SECONDS if len(begun) >= APART_CALLS else 0.0
             tasks.create_task(self._tell_all(begun, plane))
 
     def _begun(self) -> list[tuple[str, Call]]:
         """The calls to make about what has waited longest."""
         now = self._clock()
         begun: list[tuple[str, Call]] = []
-        while len(begun) < self._parallel and (booking_id := self._outbox.take()) is not None:
+        for booking_id in self._outbox.due(math.inf if self._flushing else now, self._parallel):
             call = self._claims.begin(booking_id, now)
             if call is not None:
                 begun.append((booking_id, call))

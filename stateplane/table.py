@@ -93,28 +93,30 @@ class Table:
 
     def begin(self, claim: Claim, now: float) -> None:
         """Speak for a booking that was just made here: `add` and `touch`, where there is nothing to weigh up."""
-        self.claims[claim.id] = claim
-        self.overlay.lay(claim.booking, now)
+        booking = claim.booking
+        self.claims[booking.id] = claim
+        self.overlay.begin(booking, now)
         if self.shared:
-            self._send(claim, now, first=False, polite=False)
+            self._send(claim, now, urgent=True)
 
     def touch(self, claim: Claim, now: float, *, first: bool = False, polite: bool = False) -> None:
         """Let the view show what we say while the plane does not say the same, and send what it has to be told.
 
         ``first``: before all that waits. ``polite``: only where there is room.
         """
-        if self.claims.get(claim.id) is not claim:
+        if self.claims.get(claim.booking.id) is not claim:
             return
+        known = claim.known
         if claim.busy:
             self._lay(claim, now)
-        elif claim.yielded:
+        elif known is not None and claim.yielded:
             self.counts.yielded += 1
             self.remove(claim, now)
         elif claim.refuted:
             self.refute(claim, now)
         elif claim.finished or (claim.want is Want.ENDED and not self.shared):
             self.close(claim, claim.over or claim.cause or Cause.ENDED, now)
-        elif self.shared and claim.settled:
+        elif known is not None and self.shared and claim.settled:
             self.told(claim)
             self.overlay.lift_at(claim.id, claim.level, now)
         else:
@@ -124,15 +126,17 @@ class Table:
 
     def _lay(self, claim: Claim, now: float) -> None:
         if claim.want is Want.ENDED:
-            self.overlay.hide(claim.id, now)
+            self.overlay.hide(claim.booking.id, now)
         elif claim.want is not Want.ADOPTED:
             self.overlay.lay(claim.face(now), now)
 
-    def _send(self, claim: Claim, now: float, *, first: bool, polite: bool) -> None:
+    def _send(
+        self, claim: Claim, now: float, *, first: bool = False, polite: bool = False, urgent: bool = False
+    ) -> None:
         if polite and self.outbox.full and claim.id not in self.outbox:
             self.unsaid = True
             return
-        pushed = self.outbox.put(claim.id, first=first)
+        pushed = self.outbox.put(claim.booking.id, first=first, at=None if urgent else now)
         if pushed is None:
             return
         self.counts.dropped += 1
@@ -149,16 +153,20 @@ class Table:
 
     def told(self, claim: Claim) -> None:
         """There is nothing left to say of it for now."""
-        self.outbox.discard(claim.id)
-        self.owed.discard(claim.id)
+        if self.shared:
+            booking_id = claim.booking.id
+            self.outbox.discard(booking_id)
+            self.owed.discard(booking_id)
 
     def close(self, claim: Claim, cause: Cause, now: float) -> None:
         """It is over; it stays hidden until the feed says so."""
+        booking_id = claim.booking.id
         if cause in PROVEN:
-            self.know_ended(claim.id, cause)
-        if self.view.laid(claim.id):
-            self.overlay.hide(claim.id, now)
-        self.view.forget(claim.id, now)
+            self.know_ended(booking_id, cause)
+        if self.shared:
+            if self.view.laid(booking_id):
+                self.overlay.hide(booking_id, now)
+            self.view.forget(booking_id, now)
         self.remove(claim, now)
 
     def refute(self, claim: Claim, now: float) -> None:
@@ -233,10 +241,11 @@ class Table:
 
     def know_ended(self, booking_id: str, cause: Cause) -> None:
         """Remember a proven end."""
-        self.ended[booking_id] = cause
-        self.ended.move_to_end(booking_id)
-        if len(self.ended) > MEMORY:
-            self.ended.popitem(last=False)
+        ended = self.ended
+        ended[booking_id] = cause
+        ended.move_to_end(booking_id)
+        if len(ended) > MEMORY:
+            ended.popitem(last=False)
 
     def remember(self, booking_id: str, cause: Cause) -> None:
         """Remember what the plane let go of on an assumption."""

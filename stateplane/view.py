@@ -62,11 +62,11 @@ class View:
 
     def load(self, worker: str) -> Amount:
         """What is booked on a worker."""
-        return self._tally.loads.get(worker, NOTHING)
+        return self._tally.load(worker)
 
     def own_load(self, worker: str) -> Amount:
         """The part of it that this replica booked itself, and therefore knows exactly."""
-        return self._tally.own.get(worker, NOTHING)
+        return self._tally.own(worker)
 
     def loads(self) -> Mapping[str, Amount]:
         """What is booked on every worker that has bookings: a live, read-only mapping."""
@@ -148,7 +148,15 @@ class View:
             return True
         if not self.follows(change.version):
             return False
-        self._show(list(self._fold(change, now)), now)
+        if isinstance(change, Booked):
+            self._stand(change.booking, now)
+            self._show_one(change.booking.id, now)
+        elif isinstance(change, Gone):
+            self._fall(change.id)
+            self._drop_kept(change.id)
+            self._show_one(change.id, now)
+        else:
+            self._show(list(self._fold(change, now)), now)
         self._version = change.version
         return True
 
@@ -172,7 +180,8 @@ class View:
         """The plane's word counts again."""
         if booking_id in self._own:
             del self._own[booking_id]
-            self._tally.put_one(booking_id, self._effective(booking_id), now)
+            below = self._plane.get(booking_id) or self._kept.get(booking_id)
+            self._tally.put_one(booking_id, below, now)
 
     def laid(self, booking_id: str) -> bool:
         """Whether an own word on this id stands over the plane's."""
@@ -195,6 +204,10 @@ class View:
 
     # the layers
 
+    def _show_one(self, id_: str, now: float) -> None:
+        if id_ not in self._own:  # else that stands over it
+            self._tally.put_one(id_, self._plane.get(id_) or self._kept.get(id_), now)
+
     def _show(self, ids: Iterable[str], now: float) -> None:
         self._tally.put(((id_, self._effective(id_)) for id_ in ids), now)
 
@@ -203,16 +216,9 @@ class View:
             return self._own[id_]
         return self._plane.get(id_) or self._kept.get(id_)
 
-    def _fold(self, change: Booked | Gone | OwnerLapsed | Rebooked, now: float) -> Iterator[str]:
+    def _fold(self, change: OwnerLapsed | Rebooked, now: float) -> Iterator[str]:
         """Change the plane's layer; yields the ids that may look different now."""
         match change:
-            case Booked(booking=booking):
-                self._stand(booking, now)
-                yield booking.id
-            case Gone(id=id_):
-                self._fall(id_)
-                self._drop_kept(id_)
-                yield id_
             case OwnerLapsed(owner=owner):
                 for id_ in tuple(self._owned.get(owner, ())):
                     if self._plane[id_].state is State.ACTIVE:
@@ -223,12 +229,17 @@ class View:
                 yield from self._drop_kept_of(owner)
 
     def _stand(self, booking: Booking, now: float) -> None:
-        self._fall(booking.id)
-        self._drop_kept(booking.id)
-        self._plane[booking.id] = booking
-        self._owned.setdefault(booking.owner, set()).add(booking.id)
+        id_, owner = booking.id, booking.owner
+        self._fall(id_)
+        self._drop_kept(id_)
+        self._plane[id_] = booking
+        owned = self._owned.get(owner)
+        if owned is None:
+            self._owned[owner] = {id_}
+        else:
+            owned.add(id_)
         if booking.drain_left is not None:
-            self._deadlines[booking.id] = now + booking.drain_left
+            self._deadlines[id_] = now + booking.drain_left
 
     def _fall(self, id_: str) -> None:
         self._deadlines.pop(id_, None)

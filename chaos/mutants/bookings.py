@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.mutants.planting import exchange, exchange_lua
-from stateplane.booking import NOTHING, Amount, Booking, Outcome, Status
+from stateplane.booking import NOTHING, Booking, Outcome, Status
 from stateplane.ledger import ledger, placing
 from stateplane.ledger.register import Register
-from stateplane.tally import Tally
+from stateplane.tally import Standing, Tally
 
 
 def release_doubled() -> None:
     """What is taken off a worker's sums in a view is taken off twice."""
 
     def make(rightly: Any) -> Any:
-        def wrongly(self: Tally, booking: Booking, before: dict[str, Amount]) -> None:
-            rightly(self, booking, before)
-            loads = self._loads
-            loads[booking.worker] = loads.get(booking.worker, NOTHING) - booking.amount
+        def wrongly(self: Tally, booking: Booking) -> bool:
+            changed: bool = rightly(self, booking)
+            less, there = NOTHING - booking.amount, self._workers.setdefault(booking.worker, Standing())
+            there.add(less.prefill_tokens, less.blocks, less.requests, own=False)
+            return changed
 
         return wrongly
 

@@ -37,7 +37,8 @@ class Journal:
         self._keep = keep
         self._history = history
         self._weight, self._most = 0, keep * WEIGHT_PER_DECISION
-        self._decisions: OrderedDict[str, Decision] = OrderedDict()
+        self._decisions: OrderedDict[str, tuple[Decision, int]] = OrderedDict()
+        """Each with what it weighs."""
         self._by_request: OrderedDict[str, str | list[str]] = OrderedDict()
         """Booking ids, oldest first; a single one, which is what most requests have, stands for itself."""
 
@@ -46,10 +47,11 @@ class Journal:
         if self._keep == 0:
             return
         decisions, by_request = self._decisions, self._by_request
-        decisions[booking_id] = decision
-        self._weight += decision.weight
+        weight = decision.weight
+        decisions[booking_id] = decision, weight
+        self._weight += weight
         while len(decisions) > self._keep or (self._weight > self._most and len(decisions) > 1):
-            self._weight -= decisions.popitem(last=False)[1].weight
+            self._weight -= decisions.popitem(last=False)[1][1]
         if not request_id or len(request_id) > LONGEST_NAME:
             return
         earlier = by_request.get(request_id)
@@ -68,9 +70,9 @@ class Journal:
     def why(self, name: str) -> list[Mapping[str, Any]]:
         """The decisions under a booking id or a request id, newest first; empty when none is remembered."""
         if name in self._decisions:
-            return [self._decisions[name].shown()]
+            return [self._decisions[name][0].shown()]
         ids = self._by_request.get(name, [])
         found = [
             self._decisions.get(booking_id) for booking_id in reversed([ids] if isinstance(ids, str) else ids)
         ]
-        return [decision.shown() for decision in found if decision is not None]
+        return [kept[0].shown() for kept in found if kept is not None]

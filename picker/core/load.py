@@ -142,9 +142,13 @@ class BookedHistory:
         if points is None:
             points = self._points[worker] = deque((_Point(now - self.resolution, 0, 0, 0, 0),))
         last = points[-1]
+        if last.requests == requests and last.blocks == blocks:
+            return  # what stands stands on
         if now - last.start < self.resolution:
-            last.most_requests = max(last.most_requests, requests)
-            last.most_blocks = max(last.most_blocks, blocks)
+            if requests > last.most_requests:
+                last.most_requests = requests
+            if blocks > last.most_blocks:
+                last.most_blocks = blocks
             last.requests, last.blocks = requests, blocks
             return
         points.append(_Point(now, requests, blocks, requests, blocks))

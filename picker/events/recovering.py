@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tenacity import AsyncRetrying, retry_if_result, stop_never, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_never, wait_random_exponential
 
 from picker.events.applying import Applier
 from picker.events.counts import Counts
@@ -22,6 +22,10 @@ from picker.settings import EventSettings
 
 RETRY_FIRST_SECONDS: Final = 0.2
 RETRY_MOST_SECONDS: Final = 5.0
+SILENT_EACH_SECONDS: Final = 0.5
+SILENT_MOST_SECONDS: Final = 300.0
+"""Workers without a bridge are asked about for good: all of them together a few times a second, however many they are,
+and each of them at least so often. A bridge that comes tells so itself, which ends a pause."""
 
 
 class Recovering:
@@ -56,6 +60,7 @@ class Recovering:
         self._here = here
         self._timeout = settings.recovery_timeout_seconds
         self._gate = asyncio.Semaphore(settings.recovery_parallel)
+        self._asked_about = 0
 
     def see_to(self, follower: Follower) -> None:
         """See to it that this worker is being recovered, unless it is current or nothing runs yet."""
@@ -67,15 +72,25 @@ class Recovering:
         """Ask until the worker is current; letting it go cancels this."""
         retrying = AsyncRetrying(
             retry=retry_if_result(lambda done: not done),
-            wait=wait_random_exponential(multiplier=RETRY_FIRST_SECONDS, max=RETRY_MOST_SECONDS),
+            wait=self._pause,
             stop=stop_never,
             sleep=follower.rest,
         )
+        self._asked_about += 1
         try:
             await retrying(self._once, follower)
         finally:
+            self._asked_about -= 1
             follower.task = None
         self.see_to(follower)  # what arrived while this task was ending
+
+    def _pause(self, state: RetryCallState) -> float:
+        """Seconds until the next question about a worker: where nobody answers the longer, the more such there are."""
+        follower: Follower = state.args[0]
+        most = RETRY_MOST_SECONDS
+        if not follower.answers and self._link.connected:
+            most = max(most, min(SILENT_EACH_SECONDS * self._asked_about, SILENT_MOST_SECONDS))
+        return wait_random_exponential(multiplier=RETRY_FIRST_SECONDS, max=most)(state)
 
     async def _once(self, follower: Follower) -> bool:
         """One question, and its answer applied. Whether the worker is current."""

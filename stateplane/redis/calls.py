@@ -42,6 +42,21 @@ def packed(command: Sequence[Argument]) -> bytes:
     return data
 
 
+class Head:
+    """The arguments with which many commands begin, packed once."""
+
+    __slots__ = ("_number", "_packed")
+
+    def __init__(self, *arguments: Argument) -> None:
+        self._number = len(arguments)
+        self._packed = packed(arguments).partition(b"\r\n")[2]
+
+    def packed(self, arguments: Sequence[Argument]) -> bytes:
+        """The whole command, `packed`; ``arguments`` are the rest of it."""
+        rest = packed(arguments)
+        return b"*%d\r\n%b%b" % (self._number + len(arguments), self._packed, rest[rest.index(b"\n") + 1 :])
+
+
 async def ask(connection: AbstractConnection, *command: Argument) -> Any:
     """One command, one reply as it came."""
     await connection.send_packed_command(packed(command), check_health=False)
@@ -63,4 +78,4 @@ async def ask_all(connection: AbstractConnection, commands: Sequence[Sequence[Ar
     return replies
 
 
-__all__ = ["Argument", "Counts", "ask", "ask_all", "packed"]
+__all__ = ["Argument", "Counts", "Head", "ask", "ask_all", "packed"]

@@ -56,6 +56,7 @@ class _Any(msgspec.Struct, array_like=True, frozen=True):
     schema: int
 
 
+_encode = msgspec.msgpack.Encoder().encode
 _RECORD = msgspec.msgpack.Decoder(Record)
 _ANY = msgspec.msgpack.Decoder(_Any)
 _INFO = msgspec.json.Decoder(dict[str, str])
@@ -93,29 +94,15 @@ def text_of(raw: bytes, key: str) -> str:
 
 
 def pack(booking: Booking, owner: str, schema: int) -> bytes:
-    """A booking that is handed in, to be kept in that schema."""
+    """A booking that is handed in, to be kept in that schema: a `Record`."""
     amount = booking.amount
-    return msgspec.msgpack.encode(
-        Record(
-            schema=schema,
-            key=booking.key,
-            worker=booking.worker,
-            owner=owner,
-            lease=0,
-            tokens=amount.prefill_tokens,
-            blocks=amount.blocks,
-            requests=amount.requests,
-            attempt=booking.attempt,
-            term=booking.term,
-            op=booking.op,
-            state=_STATES.index(booking.state),
-            cause=booking.cause.value if booking.cause else "",
-            superseded=int(booking.superseded),
-            outrun=int(booking.outrun),
-            deadline=0,
-            via=-1,
+    return _encode(
+        (
+            schema, booking.key, booking.worker, owner, 0, amount.prefill_tokens, amount.blocks, amount.requests,
+            booking.attempt, booking.term, booking.op, _STATES.index(booking.state),
+            booking.cause.value if booking.cause else "", int(booking.superseded), int(booking.outrun), 0, -1,
         )
-    )
+    )  # fmt: skip
 
 
 def record_of(raw: bytes, key: str, newest: int = SCHEMA) -> Record:
@@ -152,20 +139,19 @@ def booking_of(booking_id: str, record: Record, left_ms: int) -> Booking:
     except (KeyError, IndexError) as error:
         raise PlaneCorruptError(booking_id, "a stored booking has an unknown state or cause") from error
     return Booking(
-        id=booking_id,
-        key=record.key,
-        worker=record.worker,
-        owner=owner_of(record.owner, booking_id),
-        amount=Amount(record.tokens, record.blocks, record.requests),
-        attempt=record.attempt,
-        term=record.term,
-        op=record.op,
-        state=state,
-        cause=cause,
-        superseded=bool(record.superseded),
-        drain_left=None if state is State.ACTIVE else left_ms / 1000,
-        outrun=bool(record.outrun),
-    )
+        booking_id, record.key, record.worker, owner_of(record.owner, booking_id),
+        Amount(record.tokens, record.blocks, record.requests), record.attempt, record.term, record.op, state, cause,
+        bool(record.superseded), None if state is State.ACTIVE else left_ms / 1000, bool(record.outrun),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=2_048)
+def told_booking(booking_id: str, raw: bytes, left_ms: int, newest: int = SCHEMA) -> Booking:
+    """The booking that an answer or a change holds. Raises as `record_of` does.
+
+    Of an own booking the feed brings soon what an answer told: the same bytes, and then the same object.
+    """
+    return booking_of(booking_id, record_of(raw, booking_id, newest), left_ms)
 
 
 def version_of(raw: bytes) -> Version:
@@ -179,7 +165,7 @@ def outcome_of(booking_id: str, reply: Sequence[bytes], newest: int = SCHEMA) ->
     status, raw, left, cause, superseded, version = reply
     return Outcome(
         status=_STATUSES.get(status) or Status(status.decode()),
-        booking=booking_of(booking_id, record_of(raw, booking_id, newest), int(left)) if raw else None,
+        booking=told_booking(booking_id, raw, int(left), newest) if raw else None,
         cause=Cause(cause.decode()) if cause else None,
         superseded=(text_of(superseded, booking_id),) if superseded else (),
         version=version_of(version) if version else None,
@@ -219,21 +205,21 @@ def epoch_of(raw: bytes | None, key: str) -> int | None:
         raise PlaneCorruptError(key, "the epoch is no number") from error
 
 
-def change_of(entry_id: bytes, fields: Sequence[bytes], newest: int = SCHEMA) -> Change | None:
-    """One entry of the stream; None for the one that begins an epoch.
+def change_of(
+    entry_id: bytes, fields: Sequence[bytes], newest: int = SCHEMA, version: Version | None = None
+) -> Change | None:
+    """One entry of the stream; None for the one that begins an epoch. ``version`` is its id's, if it was read already.
 
     Raises PlaneCorruptError, PlaneRefusedError for one of a schema that is not read here.
     """
-    version = version_of(entry_id)
+    version = version_of(entry_id) if version is None else version
     key = f"stream entry {entry_id.decode()}"
     kind, subject = fields[0][:1], text_of(fields[1], key)
     told = dict(zip(fields[2::2], fields[3::2], strict=True))
     try:
         _check_schema(int(fields[0][1:]), newest)
         if kind == b"b":
-            return Booked(
-                version, booking_of(subject, record_of(told[b"r"], subject, newest), int(told[b"d"]))
-            )
+            return Booked(version, told_booking(subject, told[b"r"], int(told[b"d"]), newest))
         if kind == b"g":
             return Gone(version, subject, Cause(told[b"c"].decode()))
         if kind == b"l":

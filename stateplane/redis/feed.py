@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
@@ -22,12 +22,24 @@ PIECE = 500
 APART_SECONDS = 0.001
 """Least time between two reads: entries that come faster are read together, for each read costs both sides more than
 what it brings."""
+APART_ALONE_SECONDS = 0.005
+"""The same where this replica is the only member: all that comes is its own, which it knows."""
 
 
 class Feed:
     """One watcher."""
 
-    def __init__(self, link: Link, *, keys: Keys, after: Version, counts: Counts) -> None:
+    def __init__(
+        self,
+        link: Link,
+        *,
+        keys: Keys,
+        after: Version,
+        counts: Counts,
+        alone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``alone`` says whether this replica is the only member, as far as is known."""
+        self._alone = alone
         self._link = link
         self._keys = keys
         self._after = after
@@ -42,7 +54,8 @@ class Feed:
         loop = asyncio.get_running_loop()
         read_at = 0.0
         while True:
-            soon = APART_SECONDS - (loop.time() - read_at)
+            apart = APART_ALONE_SECONDS if self._alone() else APART_SECONDS
+            soon = apart - (loop.time() - read_at)
             if soon > 0:
                 await asyncio.sleep(soon)
             # two questions at most, of which the server holds one: the first must not take of the other's time
@@ -62,7 +75,7 @@ class Feed:
                     )
                     return
                 self._after = version
-                change = codec.change_of(entry_id, fields, self._link.newest)
+                change = codec.change_of(entry_id, fields, self._link.newest, version)
                 if change is not None:
                     yield change
 

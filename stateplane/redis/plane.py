@@ -79,11 +79,15 @@ class RedisPlane:
             password_file=password_file,
             schema=schema,
         )
-        self._wire = Wire(self._link, keys=self._keys, scripts=scripts, counts=self.counts)
         self._token = codec.owner_token(owner)
         self._common = common_arguments(self._token, rules)
+        self._wire = Wire(
+            self._link, keys=self._keys, scripts=scripts, common=self._common, counts=self.counts
+        )
         self._epoch = 0
         self._feeds: set[Feed] = set()
+        self._members = 0
+        """As of the last heartbeat."""
         self._closed = False
 
     async def _call(self, script: str, *arguments: Argument) -> Any:
@@ -92,7 +96,7 @@ class RedisPlane:
         if not self._epoch:
             raise PlaneEpochError("the plane was not started: join it first")
         try:
-            return await self._wire.call(script, self._epoch, *self._common, *arguments)
+            return await self._wire.call(script, self._epoch, *arguments)
         except PlaneEpochError:
             self.counts.epochs += 1
             raise
@@ -115,8 +119,8 @@ class RedisPlane:
                 answers.append(error)
                 continue
             answers.append(None)
-            asked.append((script, (self._epoch, *self._common, *arguments)))
-        replies = iter(await self._wire.call_all(asked)) if asked else iter(())
+            asked.append((script, arguments))
+        replies = iter(await self._wire.call_all(self._epoch, asked)) if asked else iter(())
         return [
             self._outcome(call, next(replies)) if answer is None else answer
             for call, answer in zip(calls, answers, strict=True)
@@ -227,9 +231,11 @@ class RedisPlane:
         self.counts.lapsed += len(lapsed)
         self.counts.rebased += rebased
         key = self._keys["owners"]
+        members = codec.members_of(owners, self._epoch, key)
+        self._members = len(members)
         return Beat(
             version=codec.version_of(version),
-            members=codec.members_of(owners, self._epoch, key),
+            members=members,
             lapsed=tuple(codec.owner_of(codec.text_of(token, key), key) for token in lapsed),
             reaped=reaped,
             rebased=bool(rebased),
@@ -259,7 +265,9 @@ class RedisPlane:
 
     async def changes(self, after: Version) -> AsyncIterator[Change]:
         """Every change after that version, over a connection of its own."""
-        feed = Feed(self._link, keys=self._keys, after=after, counts=self.counts)
+        feed = Feed(
+            self._link, keys=self._keys, after=after, counts=self.counts, alone=lambda: self._members == 1
+        )
         self._feeds.add(feed)
         try:
             async for change in feed.run():

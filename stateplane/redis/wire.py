@@ -21,7 +21,7 @@ from stateplane.errors import (
     PlaneUnavailableError,
     StatePlaneError,
 )
-from stateplane.redis.calls import Argument, Counts, packed
+from stateplane.redis.calls import Argument, Counts, Head, packed
 from stateplane.redis.link import Link
 from stateplane.redis.scripts import Keys, Script
 from stateplane.redis.translation import DRIVER_ERRORS, is_foreign, translated
@@ -37,7 +37,8 @@ WAITING = 8192
 @dataclass(slots=True)
 class _Call:
     script: str
-    command: tuple[Argument, ...]
+    command: bytes
+    """As it is written."""
     reply: asyncio.Future[Any] | _Place
 
 
@@ -90,11 +91,24 @@ class Wire:
     have failed meanwhile, each after ``link.timeout``.
     """
 
-    def __init__(self, link: Link, *, keys: Keys, scripts: dict[str, Script], counts: Counts) -> None:
+    def __init__(
+        self,
+        link: Link,
+        *,
+        keys: Keys,
+        scripts: dict[str, Script],
+        common: Sequence[Argument],
+        counts: Counts,
+    ) -> None:
+        """``common`` is what every script is given between the epoch and its own arguments."""
         self.link = link
         self.counts = counts
         self._keys = keys
         self._scripts = scripts
+        self._common = common
+        self._heads: dict[str, Head] = {}
+        """By script, of ``_epoch``."""
+        self._epoch = 0
         self._connection: AbstractConnection | None = None
         self._stale = False
         self._waiting: deque[_Call] = deque()
@@ -102,15 +116,15 @@ class Wire:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def call(self, script: str, *arguments: Argument) -> Any:
-        """Run a script. Raises StatePlaneError."""
-        return await self._submit(script, self._command(script, arguments))
+    async def call(self, script: str, epoch: int, *arguments: Argument) -> Any:
+        """Run a script in that epoch. Raises StatePlaneError."""
+        return await self._submit(script, self._command(script, epoch, arguments))
 
     async def plain(self, *command: Argument) -> Any:
         """Run a command of the server, among the script calls and like them. Raises StatePlaneError."""
-        return await self._submit("", command)
+        return await self._submit("", packed(command))
 
-    async def call_all(self, calls: Sequence[tuple[str, Sequence[Argument]]]) -> list[Any]:
+    async def call_all(self, epoch: int, calls: Sequence[tuple[str, Sequence[Argument]]]) -> list[Any]:
         """Run several scripts with their arguments in one write. Gives each one's reply, or its StatePlaneError."""
         if self._closed:
             return [PlaneClosedError("the plane was closed before this call")] * len(calls)
@@ -119,7 +133,7 @@ class Wire:
             return [full] * len(calls)
         together = _Together(len(calls))
         for at, (script, arguments) in enumerate(calls):
-            self._waiting.append(_Call(script, self._command(script, arguments), _Place(together, at)))
+            self._waiting.append(_Call(script, self._command(script, epoch, arguments), _Place(together, at)))
         self.counts.calls += len(calls)
         self._serve_on()
         within = self._patience
@@ -135,13 +149,21 @@ class Wire:
     async def renew(self) -> int:
         """Open a new connection and give the epoch that it was told."""
         self._stale = True
-        await self._submit("", ("PING",), within=self.link.connect + self.link.timeout)
+        await self._submit("", packed(("PING",)), within=self.link.connect + self.link.timeout)
         return self.link.epoch
 
-    def _command(self, script: str, arguments: Sequence[Argument]) -> tuple[Argument, ...]:
-        return ("EVALSHA", self._scripts[script].sha, len(self._keys.all), *self._keys.all, *arguments)
+    def _command(self, script: str, epoch: int, arguments: Sequence[Argument]) -> bytes:
+        if epoch != self._epoch:
+            self._epoch, self._heads = epoch, {}
+        head = self._heads.get(script)
+        if head is None:
+            keys = self._keys.all
+            head = self._heads[script] = Head(
+                "EVALSHA", self._scripts[script].sha, len(keys), *keys, epoch, *self._common
+            )
+        return head.packed(arguments)
 
-    async def _submit(self, script: str, command: tuple[Argument, ...], *, within: float = 0.0) -> Any:
+    async def _submit(self, script: str, command: bytes, *, within: float = 0.0) -> Any:
         within = within or self._patience
         if self._closed:
             raise PlaneClosedError("the plane was closed before this call")
@@ -219,7 +241,7 @@ class Wire:
     async def _exchange(self, connection: AbstractConnection, batch: Sequence[_Call]) -> list[_Call]:
         """Write all, read all; what comes back are the calls whose script the server does not know."""
         self.counts.batches += 1
-        data = b"".join([packed(call.command) for call in batch])
+        data = b"".join([call.command for call in batch])
         await connection.send_packed_command(data, check_health=False)
         lost, foreign = [], []
         for call in batch:

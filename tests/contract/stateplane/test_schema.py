@@ -45,8 +45,14 @@ CHANGES = {one.__name__: one for one in (Booked, Gone, OwnerLapsed, Rebooked)}
 
 
 def fixture(schema: int, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FIXTURES / f"schema-{schema}" / f"{name}.json").read_text("utf-8"))
+    """What was kept; versions, which stand there as objects, as the tuples that they are."""
+    text = (FIXTURES / f"schema-{schema}" / f"{name}.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text, object_hook=_tuple)
     return found
+
+
+def _tuple(kept: dict[str, Any]) -> Any:
+    return list(Version(**kept)) if kept.keys() == set(Version._fields) else kept
 
 
 def same(given: object, expected: object) -> bool:

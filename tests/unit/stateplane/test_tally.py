@@ -52,3 +52,39 @@ def test_a_workers_bookings_are_the_same_object_until_one_of_them_changes() -> N
     assert tally.on(WORKERS[0]) is seen
     tally.put_one("a", replace(first, state=State.DRAINING), 0.0)
     assert [one.state for one in tally.on(WORKERS[0])] == [State.DRAINING]
+
+
+@given(st.lists(changes, max_size=30))
+def test_every_listener_ends_with_the_sums_and_own_sums_are_those_of_own_bookings(
+    made: list[Booking | str],
+) -> None:
+    tally, heard = Tally(OWNERS[0]), dict[str, tuple[int, int]]()
+    tally.listen(lambda worker, requests, blocks, _now: heard.update({worker: (requests, blocks)}))
+    for change in made:
+        if isinstance(change, str):
+            tally.put_one(change, None, 0.0)
+        else:
+            tally.put(((change.id, change),), 0.0)
+        for worker in WORKERS:
+            load = tally.load(worker)
+            assert heard.get(worker, (0, 0)) == (load.requests, load.blocks)
+            own = [
+                one.amount
+                for one in tally.bookings.values()
+                if (one.worker, one.owner) == (worker, OWNERS[0])
+            ]
+            assert tally.own(worker) == sum(own, NOTHING)
+            assert (worker in tally.loads) == (load != NOTHING)
+
+
+@given(st.lists(changes, max_size=30))
+def test_the_bookings_of_a_key_are_those_that_have_it_by_attempt(made: list[Booking | str]) -> None:
+    tally = Tally()
+    for change in made:
+        if isinstance(change, str):
+            tally.put_one(change, None, 0.0)
+        else:
+            tally.put_one(change.id, change, 0.0)
+    found = [one for one in tally.bookings.values() if one.key == "k"]
+    assert list(tally.by_key("k")) == sorted(found, key=lambda one: (one.attempt, one.id))
+    assert tally.by_key("") == ()
