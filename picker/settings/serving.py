@@ -128,10 +128,10 @@ class ServingSettings(Part):
     """Most connections to each of the gRPC ports at one time; further ones are closed at once."""
     max_message_bytes: int = Field(default=0, ge=0)
     """Largest gRPC message that is read. 0: what one body of `PICKER_MAX_BODY_BYTES` needs."""
-    transport: Literal["grpcio", "native"] = "grpcio"
+    transport: Literal["native", "grpcio"] = "native"
     """
-    What carries the gateway's streams: `grpcio`, or `native`, this picker's own HTTP/2 server, which costs a fraction
-    of the processor time.
+    What carries the gateway's streams: `native`, this picker's own HTTP/2 server, or `grpcio`, which costs several
+    times the processor time.
     """
     mode_override: bool = False
     """

@@ -95,7 +95,9 @@ async def test_a_defect_of_ours_is_logged_with_its_trace() -> None:
     assert "a defect of ours" in str(trace[1])
 
 
-async def test_connections_past_the_most_are_closed_and_counted_and_there_is_room_again_when_one_goes() -> None:
+async def test_connections_past_the_most_are_closed_and_counted_and_there_is_room_again_when_one_goes() -> (
+    None
+):
     counts = Counts()
     async with served(counts) as port, AsyncExitStack() as stack:
         held = []
