@@ -1,7 +1,7 @@
-"""Workers by what they carry: those that carry the same make one group, and the groups stand in the order of that.
+"""Workers by what they carry: those that carry the same make one group, and the groups are kept in order of load.
 
-The price of a request differs within a group by what its workers hold alone, and between groups, for workers that hold
-the same, as the groups stand.
+So a pick compares groups, not workers. Two workers of one group differ in price only by what they hold of the prompt;
+two that hold the same of it differ by the *standings* of their groups, the price of their loads without any request.
 """
 
 from __future__ import annotations

@@ -17,11 +17,10 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from picker.core.index import PrefixIndex
+from picker.core.believed import Believed, Seats
 from picker.core.match import Runs
-from picker.core.trails import Trails
 
 LIFE_SECONDS: Final = 5.0
 VERDICT_SECONDS: Final = 60.0
@@ -31,6 +30,8 @@ MAX_MODELS: Final = 64
 OTHER: Final = "other"
 ENOUGH: Final = 64
 """Fewer judged blocks say nothing about a model."""
+AT_ONCE: Final = 16_384
+"""Most blocks that are judged in one call, which takes a millisecond or two; a burst of them waits for the next."""
 WINDOW: Final = 4_096
 """Judged blocks after which the older half weighs half as much."""
 LOW, GOOD = 0.5, 0.6
@@ -99,28 +100,6 @@ _Blocks = dict[int, _Pick]
 """Sequence hash -> which pick predicts it."""
 
 
-class _Sent(NamedTuple):
-    """A prompt that is believed to be held where it was sent."""
-
-    until: float
-    number: int
-    bit: int
-    hashes: Sequence[int]
-
-
-class Seats(Protocol):
-    """Who has which bit in masks: `picker.core.index.PrefixIndex`."""
-
-    @property
-    def seating(self) -> int:
-        """Another number whenever a worker has got a bit or given up its own."""
-        ...
-
-    def slot(self, worker: str) -> int | None:
-        """The number of the worker's bit; None for one that is not known."""
-        ...
-
-
 class Predicted:
     """
     The predictions of one replica.
@@ -142,6 +121,7 @@ class Predicted:
     ) -> None:
         self.counts = Counts()
         self._life = life
+        self._believed = Believed(most=max_blocks)
         self._verdict = max(verdict, life)
         self._max_blocks = max_blocks
         self._workers: dict[str, _Blocks] = {}
@@ -149,14 +129,6 @@ class Predicted:
         self._size = 0
         self._models: dict[str, _Model] = {}
         self._turns: list[Turn] = []
-        self._seats: Seats = PrefixIndex()
-        self._seating = 0
-        self._bits: dict[str, int] = {}
-        """Of the workers of which anything may be believed."""
-        self._trails, self._number = Trails(), 0
-        self._sent: deque[_Sent] = deque()
-        self._believed = 0
-        """Blocks of the prompts in it."""
 
     def __len__(self) -> int:
         """Predictions remembered."""
@@ -164,9 +136,7 @@ class Predicted:
 
     def beside(self, seats: Seats) -> None:
         """What is believed is told in these bits from now on; of a worker without one nothing is."""
-        self._doubt(-1)
-        self._bits.clear()
-        self._seats, self._seating = seats, seats.seating
+        self._believed.beside(seats)
 
     def note(self, worker: str, hashes: Sequence[int], now: float, *, held: int = 0, model: str = "") -> None:
         """
@@ -180,7 +150,7 @@ class Predicted:
         most = held + MAX_PER_PICK
         if len(hashes) > most:
             hashes = hashes[:most]
-        self._believe(worker, hashes, now + self._life)
+        self.counts.forgotten += self._believed.note(worker, hashes, now + self._life)
         wanted = hashes[held:] if held else hashes
         blocks = self._workers.setdefault(worker, {})
         fresh = wanted if blocks.keys().isdisjoint(wanted) else [key for key in wanted if key not in blocks]
@@ -215,13 +185,15 @@ class Predicted:
         if blocks:
             self.counts.dropped += len(blocks)
             blocks.clear()
-        self._doubt(self._bits.pop(worker, 0))
+        self._believed.left(worker)
 
     def expire(self, now: float) -> None:
-        """Judge what was not confirmed in time. Call it a few times a second."""
-        self._settle(now)
-        while self._picks and (not self._picks[0].left or self._picks[0].verdict <= now):
-            pick = self._picks.popleft()
+        """Judge what was not confirmed in time, about `AT_ONCE` blocks of it. Call it a few times a second."""
+        self._believed.settle(now)
+        picks, room = self._picks, AT_ONCE
+        while picks and room > 0 and (not picks[0].left or picks[0].verdict <= now):
+            pick = picks.popleft()
+            room -= 1 + len(pick.keys)
             missed = self._end(pick)
             self.counts.unconfirmed += missed
             if missed:
@@ -229,16 +201,11 @@ class Predicted:
 
     def runs(self, hashes: Sequence[int], now: float) -> Runs:
         """How many leading blocks of a prompt which workers are believed to hold soon, by the index's bits."""
-        if not self._sent:
-            return []
-        self._settle(now)
-        return self._trails.runs(hashes)
+        return self._believed.runs(hashes, now)
 
     def match(self, worker: str, hashes: Sequence[int], held: int, now: float) -> int:
         """How many leading blocks the worker holds or is about to hold: ``held`` by the index, or more."""
-        runs = self.runs(hashes, now)
-        bit = self._bits.get(worker, 0)
-        return max(held, *(length for mask, length in runs if mask & bit), 0)
+        return max(held, self._believed.length(worker, hashes, now))
 
     def ratios(self) -> Mapping[str, float]:
         """Per model, the share of the lately judged predictions that was right; models with enough of them only."""
@@ -280,56 +247,3 @@ class Predicted:
                 blocks.pop(key, None)
         self._size -= len(keys)
         return missed
-
-    # what is believed
-
-    def _believe(self, worker: str, hashes: Sequence[int], until: float) -> None:
-        self._reseat()
-        bit = self._bits.get(worker)
-        if bit is None:
-            slot = self._seats.slot(worker)
-            if slot is None:
-                return
-            bit = self._bits[worker] = 1 << slot
-        self._number += 1
-        self._trails.mark(hashes, bit, self._number)
-        self._sent.append(_Sent(until, self._number, bit, hashes))
-        self._believed += len(hashes)
-        while self._sent and max(self._believed, len(self._trails)) > self._max_blocks:
-            self.counts.forgotten += self._forget()
-
-    def _settle(self, now: float) -> None:
-        """Believe no more what was sent too long ago, and to workers that gave up their bits."""
-        self._reseat()
-        sent = self._sent
-        while sent and sent[0].until <= now:
-            self._forget()
-
-    def _forget(self) -> int:
-        _, number, bit, hashes = self._sent.popleft()
-        self._trails.unmark(hashes, bit, number)
-        self._believed -= len(hashes)
-        if not self._sent:
-            self._trails = (
-                Trails()
-            )  # prompts with one hash, by chance or by malice, may have left something behind
-        return len(hashes)
-
-    def _reseat(self) -> None:
-        if self._seating == self._seats.seating:
-            return
-        self._seating = self._seats.seating
-        gone, slot = 0, self._seats.slot
-        for worker, bit in list(self._bits.items()):
-            if (now := slot(worker)) is None or bit != 1 << now:
-                gone |= bit
-                del self._bits[worker]
-        self._doubt(gone)
-
-    def _doubt(self, gone: int) -> None:
-        """Nothing is believed any more of the workers with these bits."""
-        if not gone:
-            return
-        for _, number, bit, hashes in self._sent:
-            if bit & gone:
-                self._trails.unmark(hashes, bit, number)

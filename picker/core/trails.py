@@ -20,7 +20,7 @@ class _Piece:
 
     def __init__(self, hashes: Sequence[int], start: int, end: int, mask: int, last: dict[int, int]) -> None:
         self.hashes = hashes
-        """Of one of the prompts, from its first block on."""
+        """Of the prompt marked last, from its first block on: no prompt is kept longer than its own mark."""
         self.start, self.end, self.mask = start, end, mask
         self.last = last
         """The number of the last mark, by the worker's bit."""
@@ -57,6 +57,7 @@ class Trails:
             at = _shared(piece, hashes)
             if at < piece.end:
                 self._cut(piece, at)
+            piece.hashes = hashes
             piece.mask |= bit
             piece.last[bit] = number
 

@@ -36,7 +36,11 @@ class Carried(Protocol):
 
 
 class Loads:
-    """What is booked on each seat, and carried there beyond that; an end is put to it after some changes."""
+    """What is booked on each seat, and carried there beyond that, with a log of the changes since it was made.
+
+    The log is bounded: where it is full, `put` answers with a copy that has an empty one, and this is never changed
+    again. So a pick that is still asked about keeps this alone in memory, and to go back to it undoes few changes.
+    """
 
     __slots__ = ("_changes", "booked", "unbooked")
 

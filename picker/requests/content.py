@@ -138,8 +138,16 @@ def _check_message(message: object, param: str) -> tuple[int, int]:
         return 0, 0
     if isinstance(content, str):
         return len(content), 0
-    texts = [part_text(part, f"{param}[{index}]") for index, part in enumerate(parts_of(content, param))]
-    return sum(len(text) for text in texts if text is not None), texts.count(None)
+    characters = others = 0
+    for index, part in enumerate(parts_of(content, param)):
+        text: object = part.get("text") if type(part) is dict and part.get("type") == "text" else None
+        if type(text) is not str:
+            text = part_text(part, f"{param}[{index}]")
+            if text is None:
+                others += 1
+                continue
+        characters += len(text)
+    return characters, others
 
 
 def parts_of(content: object, param: str) -> list[Any]:

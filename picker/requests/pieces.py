@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 from typing import Protocol
 
 from picker.requests.ask import Ids
@@ -85,14 +85,20 @@ class Cutter:
         self._longest = max(map(len, tokens), default=0)
         self._pattern = re.compile(any_of(tokens)) if tokens else None
 
-    def cut(self, text: str) -> list[str]:
-        """The pieces, which joined are the text; none is empty."""
-        if len(text) <= WINDOW and self._pattern is not None:
-            starts: Iterable[int] = [found.start() for found in self._pattern.finditer(text)]
-        else:
-            starts = self._starts(text)
-        cuts = [0, *starts, len(text)]
-        return [text[begin:end] for begin, end in pairwise(cuts) if begin < end]
+    def cut(self, text: str) -> Iterator[str]:
+        """The pieces, which joined are the text; none is empty. Each is cut when it is asked for."""
+        begin = 0
+        for start in self._starts(text):
+            if begin < start:
+                yield text[begin:start]
+                begin = start
+        if begin < len(text):
+            yield text[begin:]
+
+    def cut_few(self, text: str, most: int) -> list[str] | None:
+        """As `cut`; None where there are more pieces than that, found out in as many steps."""
+        pieces = list(islice(self.cut(text), most + 1))
+        return None if len(pieces) > most else pieces
 
     def _starts(self, text: str) -> Iterator[int]:
         """Where tokens begin. Searched a window at a time: no thread runs beside a search."""

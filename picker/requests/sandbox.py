@@ -62,8 +62,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if kind is dict:
             if attribute in obj and attribute not in _OF_DICTIONARIES:
                 return obj[attribute]
-        elif (kind is str and attribute in _OF_TEXTS) or (kind is LoopContext and attribute in _OF_LOOPS):
+        elif kind is str and attribute in _OF_TEXTS:
             return getattr(obj, attribute)
+        elif kind is LoopContext and attribute in _OF_LOOPS:
+            try:
+                return getattr(obj, attribute)
+            except AttributeError:  # of what it runs over, made as it goes; to jinja2 the loop lacks it
+                return self.undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as jinja2

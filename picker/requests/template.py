@@ -52,6 +52,10 @@ class RenderError(Exception):
     """The template cannot render this conversation."""
 
 
+class TextTooLongError(RenderError):
+    """The text grows past what it may have."""
+
+
 class _Generation(Extension):
     """``{% generation %}``: marks the assistant's text for training; here it is its content."""
 
@@ -107,7 +111,8 @@ class Template:
         The prompt's text, up to the first message that the engine alone can render, and what follows it.
 
         Raises:
-            RenderError: the template refuses the conversation, or the text grows past ``limit`` characters.
+            TextTooLongError: the text grows past ``limit`` characters.
+            RenderError: the template refuses the conversation.
 
         """
         try:
@@ -146,7 +151,7 @@ class Template:
         for piece in self._template.root_render_func(context):
             length += len(piece)
             if length > limit:
-                raise RenderError(f"the rendered prompt has more than {limit} characters")
+                raise TextTooLongError(f"the rendered prompt has more than {limit} characters")
             pieces.append(piece)
         return "".join(pieces)
 

@@ -13,9 +13,9 @@ from collections.abc import Generator, Sequence
 import orjson
 import structlog
 
-from picker.requests.ask import BYTES_PER_TOKEN, Ask, Chat, Ids, TokenIds, Untold, Why
+from picker.requests.ask import BYTES_PER_TOKEN, Ask, Chat, Ids, JsonObject, TokenIds, Untold, Why
 from picker.requests.media import words
-from picker.requests.template import Rendered, RenderError
+from picker.requests.template import Rendered, RenderError, TextTooLongError
 from picker.requests.vocabulary import MAX_PIECE, Vocabulary
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,13 @@ AT_ONCE_NEW = 1_024
 AT_ONCE_MESSAGES = 64
 """Most messages of a conversation that is rendered there."""
 AT_ONCE_BESIDE = 32_768
-"""Most bytes, as JSON, of tools, documents and variables beside the messages: to render them takes under 0.5 ms."""
+"""Most bytes, as JSON, of tools, documents and variables beside the messages: to render them takes under 0.5 ms, with
+templates that walk over every property up to 3 ms."""
+FIELD_BYTES = 16
+"""So many bytes each field in there counts for beside its own: templates spend their time on fields, not on letters."""
+AT_ONCE_REPEATED = 4 * AT_ONCE_BESIDE
+"""Most characters that a template may add there to the messages: some write the tools again with every message that
+equals the last one."""
 
 Work = Generator[int, None, TokenIds | Untold]
 """Tokenising, in steps: each gives the size of the next one."""
@@ -62,20 +68,28 @@ def is_small(ask: Ask) -> bool:
 def _is_light(chat: Chat, *, bulky: bool) -> bool:
     if len(chat.messages) > AT_ONCE_MESSAGES or chat.exact_until is not None:
         return False
+    if bulky and not all(map(_is_plain, chat.messages)):
+        return False  # a template may render calls, reasoning and parts beside the text that was counted
     if not (chat.tools or chat.documents or chat.arguments):
         return True
     if bulky:
         return False
     try:
-        return len(orjson.dumps((chat.tools, chat.documents, chat.arguments))) <= AT_ONCE_BESIDE
+        beside = orjson.dumps((chat.tools, chat.documents, chat.arguments))
     except TypeError:  # nested deeper than is written
         return False
+    return len(beside) + FIELD_BYTES * beside.count(b":") <= AT_ONCE_BESIDE
+
+
+def _is_plain(message: JsonObject) -> bool:
+    """Whether it is a role and a text, and nothing beside."""
+    return len(message) == 2 and type(message.get("content")) is str
 
 
 def at_once(ask: Ask, vocabulary: Vocabulary) -> TokenIds | Untold | Job:
     """Tokenise here where little is to be encoded; where more is, what was rendered goes along."""
     try:
-        rendered = _rendered(ask, vocabulary)
+        rendered = _rendered(ask, vocabulary, min(MAX_TEXT, size_of(ask) + AT_ONCE_REPEATED))
         if isinstance(rendered, Untold):
             return rendered
         prompts, _ = rendered
@@ -88,6 +102,8 @@ def at_once(ask: Ask, vocabulary: Vocabulary) -> TokenIds | Untold | Job:
             if ids is None:
                 return Job(ask, vocabulary, prompts)
             told.append(ids)
+    except TextTooLongError:
+        return Job(ask, vocabulary)
     except Exception as error:  # noqa: BLE001 - whatever a tokenizer does, the request is served
         return _failed(error)
     return TokenIds(tuple(told))
@@ -108,8 +124,10 @@ def _failed(error: Exception) -> Untold:
     return Untold(Why.FAILED)
 
 
-def _rendered(ask: Ask, vocabulary: Vocabulary) -> tuple[Sequence[str | Ids], Rendered | None] | Untold:
-    """The prompts as texts or ids, and what was rendered of the last conversation among them."""
+def _rendered(
+    ask: Ask, vocabulary: Vocabulary, limit: int
+) -> tuple[Sequence[str | Ids], Rendered | None] | Untold:
+    """The prompts as texts or ids, and what was rendered of the last conversation among them, in so many characters."""
     rendered: Rendered | None = None
     prompts: list[str | Ids] = []
     length = 0
@@ -118,7 +136,7 @@ def _rendered(ask: Ask, vocabulary: Vocabulary) -> tuple[Sequence[str | Ids], Re
             template = vocabulary.template_for(tools=bool(prompt.tools))
             if template is None:
                 return Untold(Why.NO_TEMPLATE)
-            rendered = template.render(prompt, limit=MAX_TEXT)
+            rendered = template.render(prompt, limit=limit)
             prompt = rendered.text
         if isinstance(prompt, str):
             length += len(prompt)
@@ -129,7 +147,7 @@ def _rendered(ask: Ask, vocabulary: Vocabulary) -> tuple[Sequence[str | Ids], Re
 def _tokenise(job: Job) -> Work:
     rendered: Rendered | None = None
     if job.prompts is None:
-        found = _rendered(job.ask, job.vocabulary)
+        found = _rendered(job.ask, job.vocabulary, MAX_TEXT)
         if isinstance(found, Untold):
             return found
         job.prompts, rendered = found

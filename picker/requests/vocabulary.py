@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,12 @@ GROUP_CHARACTERS = 16_384
 """Pieces not cached are encoded together up to this length; between two groups others have their turn."""
 CUT_AT_ONCE = 65_536
 """Longest rest of a text, behind what is recalled of it, that is cut into pieces at once: that takes 0.1 ms."""
+PIECES_AT_ONCE = 32
+"""So many pieces more than characters may be encoded are looked up at once: to look one up takes as long as that."""
+PIECES_STEP = 4_096
+"""So many pieces are looked up in one step, which counts as so many characters."""
+MOST_CUTS = 65_536
+"""Pieces of a text that is recalled: where it has more, it is made to have them, and their places would take 100 MB."""
 SPLIT = 4
 """So many times as many characters as may be encoded at once are split into words: that takes as long."""
 SLICE_CHARACTERS = 8192
@@ -138,7 +144,10 @@ class Vocabulary:
         return self._frame.before + ids + self._frame.behind if special else ids
 
     def _completed(self, text: str, known: Known, most: int) -> Ids | None:
-        pieces = self._pieces(text[known.end :])
+        few = self._cutter.cut_few(text[known.end :], PIECES_AT_ONCE + most)
+        if few is None:
+            return None
+        pieces = list(self._sliced(few))
         found = self.cache.find(pieces)
         new = [piece for piece, ids in zip(pieces, found, strict=True) if ids is None]
         told = self._encoded_at_once(new, most) if new else []
@@ -166,7 +175,9 @@ class Vocabulary:
         cuts: list[Cut] = [(known.end, len(into) - begin)]
         group: list[str] = []
         length = 0
-        for piece in self._pieces(text[known.end :]):
+        for number, piece in enumerate(self._sliced(self._cutter.cut(text[known.end :])), 1):
+            if number % PIECES_STEP == 0:
+                yield PIECES_STEP
             ids = None if len(piece) > self._coder.longest else self.cache.get(piece)
             fits = ids is None and len(piece) <= self._coder.longest
             if group and (not fits or length + len(piece) > GROUP_CHARACTERS):
@@ -183,24 +194,25 @@ class Vocabulary:
         if group:
             yield length
             self._extend(into, cuts, group, self._encoded(group), begin)
-        self.recall.keep(text, known, cuts, into[begin:])
+        if len(cuts) <= MOST_CUTS:
+            self.recall.keep(text, known, cuts, into[begin:])
         return True
 
     @staticmethod
     def _extend(into: Ids, cuts: list[Cut], pieces: Sequence[str], ids: Sequence[Ids], begin: int) -> None:
-        """Append the ids of pieces, and where each ends."""
+        """Append the ids of pieces, and where each ends; past `MOST_CUTS` no places are kept."""
         for piece, its in zip(pieces, ids, strict=True):
             into.extend(its)
-            cuts.append((cuts[-1][0] + len(piece), len(into) - begin))
+            if len(cuts) <= MOST_CUTS:
+                cuts.append((cuts[-1][0] + len(piece), len(into) - begin))
 
-    def _pieces(self, text: str) -> list[str]:
-        pieces: list[str] = []
-        for piece in self._cutter.cut(text):
+    def _sliced(self, pieces: Iterable[str]) -> Iterator[str]:
+        """The pieces, those that are too long for one cut further."""
+        for piece in pieces:
             if len(piece) > SLICE_CHARACTERS:
-                pieces.extend(self._slicer.cut(piece))
+                yield from self._slicer.cut(piece)
             else:
-                pieces.append(piece)
-        return pieces
+                yield piece
 
     def _encoded(self, pieces: Sequence[str]) -> list[Ids]:
         """Encode pieces, and keep them."""
@@ -236,7 +248,7 @@ class Vocabulary:
         free = [place for place in PLACES if not place.may_span(self._coder.words())]
         return tuple(place for place in free if self._cutting_is_exact(Slicer((place,), 1).cut))
 
-    def _cutting_is_exact(self, cut: Callable[[str], Iterator[str] | Sequence[str]]) -> bool:
+    def _cutting_is_exact(self, cut: Callable[[str], Iterable[str]]) -> bool:
         """Compare whole texts with their pieces, on texts made of awkward words and all special tokens."""
         chance = random.Random(len(self._cutter.tokens))
         for trial in range(TRIALS):

@@ -189,6 +189,13 @@ class Exchange:
         self._counts.refused_memory += 1
         return self._refused(refusals.MEMORY_FULL)
 
+    def oversized(self) -> list[Effect]:
+        """A message that is larger than any body may be was not read; does nothing where no body is awaited."""
+        if self._phase is not _BODY:
+            return []
+        self._counts.refused_too_large += 1
+        return self._refused(refusals.too_large(self._limits.max_body))
+
     def expired(self, now: float) -> list[Effect]:
         """The deadline passed; does nothing before it."""
         if self.deadline is None or now < self.deadline:

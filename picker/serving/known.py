@@ -24,7 +24,8 @@ LEARN_EACH = 8
 """Runs are looked for in one of so many messages: where clients have nothing in common, looking costs little."""
 
 _SECRETS = frozenset((*SECRET_HEADERS, "set-cookie"))
-"""Headers of which nothing is remembered."""
+_SECRET_WORDS = ("token", "secret", "password", "credential", "key", "cookie", "session", "jwt")
+"""Headers of which nothing is remembered: these, and what has such a word in its name."""
 _FIELD, _KEY, _RAW = 0x0A, 0x0A, 0x1A
 
 Entry = tuple[str, str]
@@ -114,7 +115,7 @@ def _entry(data: bytes, at: int) -> tuple[Entry, bool, int]:
     else:
         header = _decode_entry(data[start:after])
         name, raw = header.key.lower(), header.raw_value
-        controls, secret = is_control(name), name in _SECRETS
+        controls, secret = is_control(name), _is_secret(name)
         pair = name, raw.decode("utf-8", "replace") if raw else header.value
     if size < KNOWN_ENTRY_SIZE and not controls and not secret:
         if len(_entries) >= KNOWN_ENTRIES:
@@ -127,7 +128,12 @@ def _entry(data: bytes, at: int) -> tuple[Entry, bool, int]:
 def _name(key: bytes) -> tuple[str, bool, bool]:
     """A header's name, whether it is a control header, and whether its value is a secret."""
     name = key.decode().lower()
-    return name, is_control(name), name in _SECRETS
+    return name, is_control(name), _is_secret(name)
+
+
+def _is_secret(name: str) -> bool:
+    """Whether a header's value is one, or may be."""
+    return name in _SECRETS or any(word in name for word in _SECRET_WORDS)
 
 
 def _look_at(data: bytes, alone: list[int]) -> None:

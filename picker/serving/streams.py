@@ -50,6 +50,7 @@ class Streams:
         self.open = 0
         self._hold = hold
         self._most = settings.max_streams
+        self.max_body = settings.max_body_bytes
         self._limits = Limits(
             max_body=settings.max_body_bytes,
             body_timeout=settings.body_timeout_seconds,

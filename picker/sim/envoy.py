@@ -292,7 +292,13 @@ def _endpoints(name: str, addresses: Iterable[str]) -> Config:
 
 def _picker_cluster(name: str, service: PickerService, buffer_limit: int) -> Config:
     cluster = _cluster(name, "STATIC", service.balance, buffer_limit)
-    http2 = {"connection_keepalive": {"interval": "2s", "timeout": "2s"}}
+    http2: Config = {
+        "connection_keepalive": {"interval": "2s", "timeout": "2s"},
+        # Envoy's own limits (1000 and 10000) would close the connection, and with it everybody's streams, when a
+        # thousand clients leave at one time: each is a reset that waits to be written
+        "max_outbound_control_frames": _MANY,
+        "max_outbound_frames": _MANY,
+    }
     probe: Config = {"tcp_health_check": {}}
     if service.health_check == "grpc":
         probe = {"grpc_health_check": {"service_name": EXT_PROC_SERVICE}}

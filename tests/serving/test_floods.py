@@ -58,7 +58,7 @@ async def test_a_flood_is_cut_off_and_others_do_not_notice(make_picks: MakePicks
 
 async def test_rapid_resets_are_cut_off(make_picks: MakePicks) -> None:
     async with front(make_picks) as at, raw(at) as one:
-        for number in range(1, 2 * 20_000, 2):
+        for number in range(1, 2 * 40_000, 2):
             one.ask(number)
             one.send(frames.reset(number, frames.CANCEL))
         assert await one.ends() in (frames.ENHANCE_YOUR_CALM, None)
@@ -76,7 +76,7 @@ def rapid_resets() -> bytes:
         (":path", PROCESS),
         ("content-type", "application/grpc"),
     ]
-    for number in range(3, 2 * 15_000 + 3, 2):
+    for number in range(3, 2 * 40_000 + 3, 2):
         sent.append(frame(frames.HEADERS, frames.END_HEADERS, number, encoder.encode(fields)))
         sent.append(frames.reset(number, frames.CANCEL))
     return b"".join(sent)

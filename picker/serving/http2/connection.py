@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from picker.serving.http2 import frames
-from picker.serving.http2.control import CONTROL
+from picker.serving.http2.control import CONTROL, SETTLING
 from picker.serving.http2.floods import Floods
 from picker.serving.http2.frames import DATA, HEADERS, LEAST_FRAME, MAX_STREAM, ConnectionFault, StreamFault
 from picker.serving.http2.headers import Request
@@ -23,8 +23,6 @@ from picker.serving.http2.stream import Handler, Stream
 Accept = Callable[[Stream, Request], Handler]
 """Called for each new stream; whoever refuses one may finish it right there."""
 
-SETTLING = b"settling"
-"""What the ping says whose answer tells that the peer knows of our going away."""
 ALIVE = b"alive?\0\0"
 
 _unpack = frames.HEAD.unpack_from
@@ -56,9 +54,9 @@ class Connection(Outgoing):
         self.streams: dict[int, Stream] = {}
         self.past = Past(limits.remembered)
         self.answered = 0
+        """Streams that we ended in good order."""
         self.closed = 0
         """Streams that are over, however they ended."""
-        """Streams that we ended in good order."""
         self.last = 0
         """The newest stream of the peer."""
         self.now = now
@@ -93,7 +91,7 @@ class Connection(Outgoing):
                 self._go_on(data)
             else:
                 self._read(data, 0)
-            if self.paused and len(self.out) > 4 * self.limits.streams + 10_000:
+            if self.paused and len(self.out) > 8 * self.limits.streams + 10_000:
                 raise self.floods.cut("flooded_unread", "answers are not read")
         except ConnectionFault as fault:
             self._give_up(fault)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from picker.serving.http2.connection import Connection
 
 _SETTING = Struct(">HI")
+SETTLING = b"settling"
+"""What the ping says whose answer tells that the peer knows of our going away."""
 LARGEST_FRAME = 64 * 1024
 """Most bytes of one frame of ours, whatever the peer would take."""
 
@@ -109,7 +111,8 @@ def _ping(connection: Connection, number: int, flags: int, payload: bytes) -> No
         connection.reply(frames.frame(frames.PING, frames.ACK, 0, payload))
         return
     connection.pinged = False
-    if connection.draining:
+    # the answer to an older ping does not tell that the peer knows of our going away
+    if connection.draining and payload == SETTLING:
         connection.settle()
 
 
@@ -123,7 +126,7 @@ def _goaway(_: Connection, number: int, __: int, payload: bytes) -> None:
 def _window_update(connection: Connection, number: int, _: int, payload: bytes) -> None:
     if len(payload) != 4:
         raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong size")
-    connection.floods.window(connection.now, connection.sent)
+    connection.floods.window(connection.now, connection.sent + connection.closed)
     size = int.from_bytes(payload, "big") & frames.MAX_WINDOW
     if number == 0:
         if size == 0:

@@ -18,25 +18,29 @@ class Rate:
 
     each_second: float
     most: float
+    most_earned: float = 0
+    """... with those that were earned, where that is more: what a peer owes us for a burst may come as one."""
 
 
 PINGS = Rate(100, 1_000)
 SETTINGS = Rate(10, 100)
 EMPTY = Rate(100, 1_000)
-IDLE = Rate(100, 2_000)
+IDLE = Rate(100, 2_000, 40_000)
 IDLE_EARNED = 4
 """... that each stream is worth once it is over: what its peer still says of it (its own end, a reset, windows for our
-last data) crosses our end on the way, and is no flood however many streams there are."""
-WINDOWS = Rate(1_000, 10_000)
-BLOCKS = Rate(64 * 1024, 256 * 1024)
-"""Bytes of compressed headers that have to be decoded, at about a millisecond for each KiB of the worst."""
-BLOCK_EARNED = 4 * 1024
+last data) crosses our end on the way, and is no flood however many streams there are, or end at one time."""
+WINDOWS = Rate(1_000, 10_000, 40_000)
+BLOCKS = Rate(400_000, 1_000_000)
+"""Microseconds of decoding headers. A gateway that traces puts its clients' ``tracestate`` into them, of up to 3 KiB
+that are decoded in 0.4 ms: so many come from a thousand clients a second that leave before their answer."""
+BLOCK_EARNED = 4_000
 """... that each frame with data sent is worth: streams that are answered pay for their headers."""
 HEADERS = Rate(1, 20)
 """Headers over the limit: they are dear to decode."""
-RESETS = Rate(1_000, 5_000)
-"""Clients that leave before an answer are no flood: a gateway passes on each of them as one reset, and shares its
-connection among all clients. So many a second cost a tenth of a core; to cut them off would cost everybody."""
+RESETS = Rate(3_000, 12_000)
+"""Clients that leave before an answer are no flood: a gateway passes on each of them as one reset, as many as it can
+have, and all that are open at one time where what stands before it breaks. It shares its connection among all clients:
+to cut it off would cost everybody, and the ones that leave would go on by the next."""
 UNREAD = 1_000
 """Answers to a peer's own control frames that may wait while it does not read."""
 
@@ -51,13 +55,14 @@ class Bucket:
         self._tokens = rate.most
         self._at = now
 
-    def take(self, now: float, earned: float = 0, amount: int = 1) -> bool:
+    def take(self, now: float, earned: float = 0, amount: float = 1) -> bool:
         """Take ``amount`` tokens, after ``earned`` were added; False where there are not as many."""
-        rate = self._rate
-        tokens = self._tokens + max(0.0, now - self._at) * rate.each_second + earned
+        rate, tokens = self._rate, self._tokens
+        if tokens < rate.most:
+            tokens = min(rate.most, tokens + max(0.0, now - self._at) * rate.each_second)
         self._at = now
-        if tokens > rate.most:
-            tokens = rate.most
+        if earned:
+            tokens = min(max(rate.most, rate.most_earned), tokens + earned)
         if tokens < amount:
             self._tokens = tokens
             return False
@@ -104,10 +109,10 @@ class Floods:
         if not self._empty.take(now):
             raise self.cut("flooded_empty", "too many empty DATA frames")
 
-    def block(self, now: float, size: int, sent: int) -> None:
-        """A block of compressed headers that has to be decoded; ``sent`` as for `ping`."""
+    def block(self, now: float, cost: float, sent: int) -> None:
+        """A block of compressed headers that cost so many microseconds to decode; ``sent`` as for `ping`."""
         earned, self._sent_block = sent - self._sent_block, sent
-        if not self._blocks.take(now, BLOCK_EARNED * earned, size):
+        if not self._blocks.take(now, BLOCK_EARNED * earned, cost):
             raise self.cut("flooded_headers", "too many new headers")
 
     def headers(self, now: float) -> None:
@@ -122,7 +127,7 @@ class Floods:
             raise self.cut("flooded_idle", "too many frames that concern no open stream")
 
     def window(self, now: float, sent: int) -> None:
-        """A window update; ``sent`` as for `ping`."""
+        """A window update; ``sent``: frames with data sent and streams that are over so far."""
         earned, self._sent_window = sent - self._sent_window, sent
         if not self._windows.take(now, 2 * earned):
             raise self.cut("flooded_windows", "too many WINDOW_UPDATE frames")

@@ -12,9 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hpack import Decoder, HPACKDecodingError, HPACKError, OversizedHeaderListError
+from hpack.hpack import decode_integer
+from hpack.huffman_table import decode_huffman
 
 from picker.serving.http2.frames import COMPRESSION_ERROR, ConnectionFault
 from picker.serving.http2.limits import Counts, Limits
+from picker.serving.http2.literals import (
+    HUFFMAN,
+    INDEXED,
+    KIND,
+    LONG_INDEXED,
+    LONG_VALUE,
+    RESIZE,
+    literals_end,
+    string_at,
+)
 
 KNOWN_BLOCKS = 256
 KNOWN_BLOCK_SIZE = 2_048
@@ -23,13 +35,16 @@ ENTRY_OVERHEAD = 32
 
 _RESIZES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*+[\0-\x7f]){3}")
 """More changes of the table's size than a block can have any use for, by RFC 7541 4.2."""
-_INDEXED, _LONG_INDEXED, _WITH_INDEXING, _KIND, _RESIZE = 0x80, 0xFF, 0x40, 0xE0, 0x20
-"""First bytes of a header in a block: RFC 7541 6."""
+FIELD_COST, LITERAL_COST, BYTE_COST = 1.0, 4.0, 0.2
+"""Microseconds: of each header; besides of one that the library decodes, and of each of its bytes in a block."""
+LONG_NAME = 128
+"""Longest name that is looked at where its value is passed over."""
 CHECKED_SIZE = 128
 """Longest value of a header that is remembered as one that is allowed."""
 _NAME = re.compile(rb"[!-9;-@\[-~]+")
 _BAD_VALUE = re.compile(rb"[\0\r\n]|^[ \t]|[ \t]$")
 _PSEUDO = frozenset((b":method", b":scheme", b":authority", b":path"))
+_READ = _PSEUDO | {b"content-type", b"content-length", b"grpc-timeout", b"te"}
 _OF_CONNECTIONS = frozenset(
     (b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade")
 )
@@ -63,13 +78,16 @@ TOO_LARGE = Request(too_large=True)
 class Reader:
     """Reads the blocks of one connection, every one of them and in their order.
 
-    ``charge`` is told the size of each block that has to be decoded, and may raise.
+    ``charge`` is told the microseconds that each block cost which had to be decoded, and may raise.
+
+    Long values that nothing asks for and that enter no table, a trace's state among them, are passed over: they appear
+    as empty ones, and count as such.
     """
 
     __slots__ = ("_charge", "_counts", "_decoder", "_known", "_limits", "_state")
 
     def __init__(
-        self, limits: Limits, counts: Counts, charge: Callable[[int], None] = lambda _: None
+        self, limits: Limits, counts: Counts, charge: Callable[[float], None] = lambda _: None
     ) -> None:
         self._charge = charge
         self._limits = limits
@@ -103,7 +121,6 @@ class Reader:
 
     def fields(self, block: bytes) -> list[Field]:
         """Decode a block, whatever becomes of it."""
-        self._charge(len(block))
         if _RESIZES.match(block):
             raise ConnectionFault(
                 COMPRESSION_ERROR, "headers that resize the decoder's table again and again"
@@ -124,27 +141,49 @@ class Reader:
         Most blocks of a peer that repeats itself but for a trace's id have one part for the library.
         """
         fields: list[Field] = []
-        decoder, at, size = self._decoder, 0, 0
+        decoder, at, size, cost = self._decoder, 0, 0, 0.0
         look_up, most = decoder.header_table.get_by_index, self._limits.header_list_hard
         while at < len(block):
             first = block[at]
-            if _INDEXED < first < _LONG_INDEXED:
+            if INDEXED < first < LONG_INDEXED:
                 name, value = look_up(first & 0x7F)
                 fields.append((bytes(name), bytes(value)))
                 size += len(name) + len(value) + ENTRY_OVERHEAD
                 at += 1
             else:
-                if fields and first & _KIND == _RESIZE:
+                if fields and first & KIND == RESIZE:
                     raise HPACKDecodingError("a change of the table's size amid headers")
-                end = _literals_end(block, at)
-                decoded = decoder.decode(block[at:end], raw=True)
-                found: list[Field] = [(bytes(name), bytes(value)) for name, value in decoded]
+                end = literals_end(block, at)
+                found = self._passed_over(block, at, end)
+                if found is None:
+                    decoded = decoder.decode(block[at:end], raw=True)
+                    found = [(bytes(name), bytes(value)) for name, value in decoded]
+                    cost += LITERAL_COST * len(found) + BYTE_COST * (end - at)
                 fields += found
                 size += self._size(found)
                 at = end
             if size > most:
                 raise OversizedHeaderListError(f"more than {most} bytes of headers")
+        self._charge(cost + FIELD_COST * len(fields))
         return fields
+
+    def _passed_over(self, block: bytes, at: int, end: int) -> list[Field] | None:
+        """A literal as a header without a value, where it is alone there and can be passed over; else None."""
+        if end - at < LONG_VALUE or block[at] >= RESIZE:
+            return None
+        number, taken = decode_integer(block[at : at + 16], 4)
+        at += taken
+        if number:
+            name = bytes(self._decoder.header_table.get_by_index(number)[0])
+        else:
+            coded, (begin, at) = block[at] & HUFFMAN, string_at(block, at)
+            if at - begin > LONG_NAME:
+                return None
+            name = decode_huffman(block[begin:at]) if coded else block[begin:at]
+        begin, at = string_at(block, at)
+        if at != end or end - begin < LONG_VALUE:
+            return None
+        return None if name in _READ else [(name, b"")]
 
     def _look(self) -> None:
         """Forget all blocks where the table is another one than at the last look."""
@@ -162,28 +201,6 @@ class Reader:
     @staticmethod
     def _size(fields: list[Field]) -> int:
         return sum(len(name) + len(value) + ENTRY_OVERHEAD for name, value in fields)
-
-
-def _literals_end(block: bytes, at: int) -> int:
-    """Where literals that begin there are followed by something else; the block's end where one has no usual form.
-
-    Usual: its name stands in the table, under a number of one byte, and its value's length has one byte.
-    """
-    end = len(block)
-    while at < end:
-        first = block[at]
-        if first >= _INDEXED:
-            return at if _INDEXED < first < _LONG_INDEXED else end
-        most = 0x3F if first & _WITH_INDEXING else 0x0F
-        if (
-            first & _KIND == _RESIZE
-            or first & most in (0, most)
-            or at + 1 == end
-            or block[at + 1] & 0x7F == 0x7F
-        ):
-            return end
-        at += 2 + (block[at + 1] & 0x7F)
-    return end
 
 
 def request_of(fields: Fields) -> Request:

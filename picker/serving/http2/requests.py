@@ -46,7 +46,7 @@ class Requests:
         self._reader = Reader(
             connection.limits,
             connection.counts,
-            lambda size: connection.floods.block(connection.now, size, connection.sent),
+            lambda cost: connection.floods.block(connection.now, cost, connection.sent),
         )
         self._block: _Block | None = None
         # room is given back once half of it is used
@@ -111,8 +111,9 @@ class Requests:
         how = connection.past.how(number)
         if how is How.ENDED:
             raise ConnectionFault(frames.STREAM_CLOSED, "data on a stream that both sides have ended")
-        if how is not How.LEFT:
+        if how is How.RESET:
             raise StreamFault(number, frames.STREAM_CLOSED, "data on a stream that is over")
+        # we have left it; or it is forgotten, which many are that a busy gateway has not yet seen us leave
 
     # -- headers ------------------------------------------------------------------------------------------------
 

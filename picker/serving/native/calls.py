@@ -113,6 +113,10 @@ class Call:
         """A message cannot be kept because all messages together take too much."""
         self.fail(RESOURCE_EXHAUSTED, "out of memory for messages")
 
+    def too_large(self, size: int) -> None:
+        """A message of that size, which is over the limit, is not read."""
+        self.fail(RESOURCE_EXHAUSTED, "a message over PICKER_MAX_MESSAGE_BYTES")
+
     # -- what goes out ------------------------------------------------------------------------------------------
 
     def send(self, messages: Iterable[bytes]) -> None:
@@ -162,7 +166,7 @@ class Call:
         while end - at >= PREFIX and not self.finished:
             compressed, size = _prefix_of(data, at)
             if compressed or size > most:
-                self._refuse(compressed)
+                self._refuse(compressed, size)
                 return
             start = at + PREFIX
             after = start + size
@@ -231,19 +235,19 @@ class Call:
         """Find out how long the message will be; False where it is refused."""
         compressed, size = _prefix_of(prefix, 0)
         if compressed or size > self._shared.max_message:
-            self._refuse(compressed)
+            self._refuse(compressed, size)
             return False
         self._need = PREFIX + size
         return True
 
-    def _refuse(self, compressed: int) -> None:
+    def _refuse(self, compressed: int, size: int) -> None:
         counts = self._shared.counts
         if compressed:
             counts.messages_compressed += 1
             self.fail(UNIMPLEMENTED, "compressed messages are not read")
         else:
             counts.messages_too_large += 1
-            self.fail(RESOURCE_EXHAUSTED, "a message over PICKER_MAX_MESSAGE_BYTES")
+            self.too_large(size)
 
     def _pay(self, size: int, paid: int) -> bool:
         if self._shared.budget.take(size, paid=paid):

@@ -116,6 +116,13 @@ class ExtProcCall(Call):
         """The memory for bodies is in use."""
         self._perform(self._exchange.overrun())
 
+    def too_large(self, size: int) -> None:
+        """A body that the gateway has buffered is over the limit: the client is told so."""
+        if size > self._owner.streams.max_body:
+            self._perform(self._exchange.oversized())
+        if not self.finished:
+            super().too_large(size)
+
     def drain(self) -> None:
         """Close with OK."""
         try:

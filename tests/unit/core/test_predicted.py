@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +100,37 @@ def test_what_is_believed_too_long_for_its_bound_is_forgotten_and_counted() -> N
     assert predicted.match("a", [*PROMPT[:5], 200], 0, 1.0) == 6
 
 
+class Kept(list[int]):
+    """Hashes of which can be told whether somebody still has them."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_short_prompt_keeps_no_long_one_that_begins_like_it() -> None:
+    predicted, long = predicting(life=5), Kept(range(1000))
+    predicted.note("a", long, 0.0)
+    predicted.confirmed("a", long)
+    predicted.note("a", list(range(3)), 4.0)
+    predicted.expire(6.0)
+    kept = weakref.ref(long)
+    del long
+    assert kept() is None
+    assert predicted.match("a", list(range(1000)), 0, 6.0) == 3
+
+
+def test_a_burst_of_wrong_predictions_is_judged_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("picker.core.predicted.AT_ONCE", 10)
+    predicted = predicting(life=1, verdict=10)
+    for number in range(9):
+        predicted.note("a", range(number * 10, number * 10 + 6), 0.0)
+    judged = []
+    for _ in range(6):
+        predicted.expire(20.0)
+        judged.append(predicted.counts.unconfirmed)
+    assert judged == [12, 24, 36, 48, 54, 54]
+    assert len(predicted) == 0
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 5), min_size=1), st.floats(0, 2))))
 def test_prompts_with_one_hash_by_chance_or_by_malice_leave_nothing_behind(
     taken: list[tuple[str, list[int], float]],
@@ -109,9 +142,9 @@ def test_prompts_with_one_hash_by_chance_or_by_malice_leave_nothing_behind(
         for mask, length in predicted.runs(prompt, now):
             assert mask & 3 == mask != 0
             assert 0 < length <= len(prompt)
-        assert len(predicted._trails) <= 30
+        assert predicted._believed.pieces <= 30
     predicted.expire(now + 5)
-    assert len(predicted._trails) == predicted._believed == 0
+    assert predicted._believed.pieces == len(predicted._believed) == 0
 
 
 prompts = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(lambda tokens: sequence_hashes(tokens, 1))
@@ -153,7 +186,7 @@ def test_it_is_believed_that_each_worker_holds_the_longest_prefix_lately_sent_th
         lengths = [n for _, n in runs]
         assert lengths == sorted(set(lengths))
     predicted.runs(asked, now + 5)
-    assert not len(predicted._trails)
+    assert not predicted._believed.pieces
 
 
 @given(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from picker.core.blocks import sequence_hashes
-from picker.core.cost import Weights
+from picker.core.choose import AllFull, Candidate, Choice, NoWorker, choose
+from picker.core.cost import Demand, Weights
 from picker.core.index import PrefixIndex
 from picker.core.load import NO_LOAD, Load
 from picker.core.match import Overlap
@@ -44,8 +45,9 @@ class Told:
 class Place:
     """A standing, and everything that changes under it."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Weights | None = None, limit: int = 0) -> None:
         self.now, self.pool, self.index = 1000.0, Told(), PrefixIndex()
+        self.weights, self.limit = Weights() if weights is None else weights, limit
         for worker in self.pool.names:
             self.index.add(worker)
         owner, rules = Owner("r", "1"), Rules()
@@ -57,12 +59,12 @@ class Place:
     def made(self) -> Standing:
         return Standing(
             pool=self.pool, index=self.index, predicted=self.predicted, tails=None, view=self.desk.view,
-            weights=Weights(), block_size=1, limit=0,
+            weights=self.weights, block_size=1, limit=self.limit,
         )  # fmt: skip
 
     def change(self, rng: random.Random, prompt: list[int]) -> None:
         worker = rng.choice(WORKERS)
-        match rng.randrange(8):
+        match rng.randrange(10):
             case 0:
                 self.index.store(worker, prompt)
             case 1:
@@ -85,6 +87,22 @@ class Place:
                 self.pool.names = tuple(one for one in WORKERS if rng.random() < 0.7)
             case 7 if rng.random() < 0.5:
                 (self.index.drop if rng.random() < 0.5 else self.index.add)(worker)
+            case 8:
+                self.index.sweep(rng.randrange(20))
+                self.predicted.expire(self.now)
+            case 9 if rng.random() < 0.3:
+                self.predicted.left(worker)
+
+    def candidates(self, prompt: list[int]) -> list[Candidate]:
+        """The workers in the order of their seats, each looked at alone."""
+        names, match, view = self.pool.names, self.index.match(prompt), self.desk.view
+        found = []
+        for _, name in sorted(zip(self.index.seats(names), names, strict=True)):
+            held = self.predicted.match(name, prompt, match.overlap(name).total, self.now)
+            booked = view.load(name)
+            load = Load(booked.prefill_tokens, booked.blocks, booked.requests)
+            found.append(Candidate(name, load, self.pool.unbooked(name, self.now), Overlap(held), self.limit))
+        return found
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60))
@@ -113,3 +131,37 @@ def test_what_is_kept_is_what_would_be_found_anew(seed: int, steps: int) -> None
             )
             for name in place.pool.names
         ]
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 60),
+    st.builds(
+        Weights,
+        overlap_credit=st.sampled_from([0.0, 0.5, 1.0]),
+        request_weight=st.sampled_from([0.0, 0.3]),
+        temperature=st.sampled_from([0.0, 0.0, 0.7]),
+    ),
+    st.sampled_from([0, 0, 2]),
+    st.sampled_from([0, 0, 2]),
+)
+def test_the_choice_is_that_among_workers_looked_at_anew_and_is_explained_so_ever_after(
+    seed: int, steps: int, weights: Weights, limit: int, fallbacks: int
+) -> None:
+    rng, place = random.Random(seed), Place(weights, limit)
+    picks: list[tuple[Choice | NoWorker | AllFull, Choice | NoWorker | AllFull]] = []
+    for _ in range(steps):
+        prompt = sequence_hashes([rng.randrange(2) for _ in range(rng.randrange(1, 6))], 1)
+        place.change(rng, prompt)
+        lineup, demand = place.standing.lineup(place.now), Demand(len(prompt) + 1, len(prompt) + 1, 1)
+        ours, theirs = random.Random(seed), random.Random(seed)
+        found = lineup.choose(demand, place.standing.shares(prompt, place.now), ours, fallbacks)
+        wanted = choose(place.candidates(prompt), demand, weights, theirs, fallbacks)
+        assert type(found) is type(wanted)
+        assert ours.getstate() == theirs.getstate()
+        if isinstance(found, Choice) and isinstance(wanted, Choice):
+            assert (found.chosen, found.fallbacks) == (wanted.chosen, wanted.fallbacks)
+        picks.append((found, wanted))
+    for found, wanted in picks:
+        assert found.reasons == wanted.reasons
+        assert found.left_out == wanted.left_out

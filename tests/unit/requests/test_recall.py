@@ -161,6 +161,31 @@ def test_a_long_rest_is_not_cut_at_once(mine: Vocabulary, monkeypatch: pytest.Mo
     assert mine.at_once(text[:-1], special=False, most=LONG) is None
 
 
+def test_many_pieces_are_not_looked_up_at_once_though_they_are_known(mine: Vocabulary) -> None:
+    text = "<s>" * 200
+    told(mine, text)
+    assert mine.at_once("x" + text, special=False, most=100) is None
+    assert told(mine, "x" + text) == list(mine._whole("x" + text, special=False))
+    assert mine.at_once("x" + text, special=False, most=0) is not None, "recalled as a whole"
+
+
+def test_a_text_of_very_many_pieces_gives_way_to_others_and_is_not_recalled(
+    mine: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vocabulary, "PIECES_STEP", 50)
+    monkeypatch.setattr(vocabulary, "MOST_CUTS", 100)
+    few, many = "<s>" * 90, "<s>" * 1000
+    for text in (few, many, few, many):
+        into: Ids = array("I")
+        steps = mine.encode(text, special=False, into=into)
+        given = sum(1 for _ in steps)
+        assert given <= 2 if text is few else given >= 18
+        assert list(into) == list(mine._whole(text, special=False))
+        if text is few:
+            assert mine.recall.find(few).whole == into
+    assert mine.recall.find(many).whole is None
+
+
 def test_a_piece_too_long_is_not_encoded_at_once(mine: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("picker.requests.coder.MAX_PIECE", 10)
     assert mine.at_once("The fox jumps", special=False, most=100) is None

@@ -420,6 +420,41 @@ async def test_a_body_with_much_beside_its_text_is_not_looked_through_on_the_loo
         assert not chat(long, chat_template_kwargs=plain).bulky
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"tool_calls": [{"function": {"name": "f", "arguments": '{"city": "' + "x" * 40_000 + '"}'}}]},
+        {"reasoning_content": "x" * 40_000},
+        {"content": [{"type": "text", "text": ""}] * 2_000},
+    ],
+    ids=["calls", "reasoning", "parts"],
+)
+async def test_much_in_messages_beside_their_text_is_not_rendered_on_the_loop(
+    model_directory: Path, beside: dict[str, Any]
+) -> None:
+    ask = chat([{"role": "assistant", "content": "", **beside}])
+    assert ask.bulky
+    async with running(f"m={model_directory}") as mine:
+        assert isinstance(mine.known(ask), Begun)
+        assert isinstance(await mine.ids(ask, PATIENT), TokenIds)
+
+
+async def test_tools_that_a_template_writes_again_and_again_are_written_beside_the_loop(
+    tmp_path: Path,
+) -> None:
+    template = "{% for message in messages %}{{ message.content }}{{ tools | tojson }}{% endfor %}"
+    directory = save(tmp_path / "model", byte_level(), template=template)
+    tools = [{"type": "function", "function": {"name": "f" * 8_000}}]
+    async with running(f"m={directory}") as mine:
+        few, many = (chat([{"role": "user", "content": "a"}] * count, tools=tools) for count in (2, 40))
+        assert not isinstance(mine.known(few), Untold)
+        begun = mine.known(many)
+        assert isinstance(begun, Begun)
+        assert begun.job is not None
+        assert begun.job.prompts is None
+        assert isinstance(await mine.ids(many, PATIENT, begun), TokenIds)
+
+
 async def test_a_long_prompt_is_told_at_once_where_all_but_a_little_is_known(model_directory: Path) -> None:
     head = [{"role": "user", "content": "word " * 2_000}, {"role": "assistant", "content": "yes"}]
     async with running(f"m={model_directory}") as mine:
@@ -447,12 +482,13 @@ async def test_what_was_begun_and_given_up_leaves_nothing_behind(model_directory
         completion("x" * (tokenising.AT_ONCE_TEXT + 8)),
         chat(HELLO * (tokenising.AT_ONCE_MESSAGES + 1)),
         chat(tools=[{"type": "function", "function": {"name": "f" * tokenising.AT_ONCE_BESIDE}}]),
+        chat(tools=[{"type": "function", "function": {"name": "f"}}] * 500),
         chat(tools=[{"function": {"name": "f", "parameters": json.loads("[" * 500 + "]" * 500)}}]),
         chat(chat_template_kwargs={"thinking": "x" * tokenising.AT_ONCE_BESIDE}),
         chat(documents=[{"text": "x" * tokenising.AT_ONCE_BESIDE}]),
         chat([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
     ],
-    ids=["long", "many messages", "tools", "nested", "variables", "documents", "media"],
+    ids=["long", "many messages", "tools", "many tools", "nested", "variables", "documents", "media"],
 )
 async def test_what_may_take_long_is_never_looked_at_on_the_loop(model_directory: Path, ask: Ask) -> None:
     async with running(f"m={model_directory}") as mine:

@@ -222,10 +222,17 @@ def test_only_tokens_that_cut_for_certain_are_taken() -> None:
 
 @given(TEXT)
 def test_pieces_joined_are_the_text(text: str) -> None:
-    cut = Cutter(cutting_tokens([added(token) for token in SPECIALS])).cut(text)
+    cut = list(Cutter(cutting_tokens([added(token) for token in SPECIALS])).cut(text))
     assert "".join(cut) == text
     assert all(cut)
     assert all(piece.startswith(tuple(SPECIALS)) for piece in cut[1:])
+
+
+@given(TEXT, st.integers(0, 9))
+def test_few_pieces_are_cut_alike_and_more_are_none(text: str, most: int) -> None:
+    cutter = Cutter(cutting_tokens([added(token) for token in SPECIALS]))
+    cut = list(cutter.cut(text))
+    assert cutter.cut_few(text, most) == (cut if len(cut) <= most else None)
 
 
 ALIKE = ("<a>", "<ab>", "<ab>c", "<b", "x", "xyz", "[+]")
@@ -241,8 +248,8 @@ def test_of_tokens_that_begin_alike_the_longest_is_found_over_every_window(text:
 
 
 def test_without_cutting_tokens_a_text_is_one_piece() -> None:
-    assert Cutter(()).cut("abc") == ["abc"]
-    assert Cutter(()).cut("") == []
+    assert list(Cutter(()).cut("abc")) == ["abc"]
+    assert list(Cutter(()).cut("")) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=200))

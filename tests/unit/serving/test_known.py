@@ -90,6 +90,16 @@ def test_runs_are_bounded_and_hold_no_credentials(monkeypatch: pytest.MonkeyPatc
     assert not any(b"secret" in each for each, _, _ in known._runs.values())
 
 
+@pytest.mark.parametrize(
+    "name", ["Authorization", "set-cookie", "x-goog-api-key", "X-Auth-Token", "x-iap-jwt-assertion"]
+)
+def test_of_what_may_be_a_secret_by_its_name_nothing_is_remembered(name: str) -> None:
+    for _ in range(3):
+        read(request_headers({"a": "v", name: "hidden", "b": "v"}).SerializeToString())
+    assert not any(b"hidden" in each for each in known._entries)
+    assert {pair[0] for pair in known._entries.values()} >= {"a", "b"}
+
+
 def test_a_run_that_reaches_beyond_the_headers_is_none_of_theirs() -> None:
     fields = HeaderMap(headers=[HeaderValue(key=name, raw_value=b"v") for name in "abc"]).SerializeToString()
     for _ in range(3):

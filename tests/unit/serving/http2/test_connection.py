@@ -513,6 +513,18 @@ def test_a_drain_serves_what_is_open_and_what_raced_it_and_then_closes(peer: Pee
     assert peer.connection.closing
 
 
+def test_the_answer_to_an_older_ping_does_not_tell_that_the_peer_knows_of_a_drain(peer: Peer) -> None:
+    peer.connection.ping()
+    (older,) = peer.got()
+    peer.connection.drain()
+    _, ping = peer.got()
+    peer.send(frame(frames.PING, frames.ACK, 0, older.payload))
+    assert peer.got() == []
+    assert peer.open(1) is not None
+    peer.send(frame(frames.PING, frames.ACK, 0, ping.payload))
+    assert int.from_bytes(peer.got()[-1].payload[:4], "big") == 1
+
+
 def test_a_lost_connection_tells_each_stream_once(peer: Peer) -> None:
     handlers = [peer.opened(number) for number in (1, 3, 5)]
     peer.connection.lost()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hpack.hpack import encode_integer
 
 from picker.serving.http2 import floods, frames
 from picker.serving.http2.frames import frame
@@ -118,19 +119,19 @@ FLOODS: list[tuple[Callable[[Peer, int], None], str, int]] = [
     (acknowledged_settings, "flooded_settings", 101),
     (empty_data, "flooded_empty", 1_001),
     (padding_alone, "flooded_empty", 1_001),
-    (empty_data_late, "flooded_idle", 2_001),
-    (priorities, "flooded_idle", 2_001),
-    (unknown_frames, "flooded_idle", 2_001),
-    (late_resets, "flooded_idle", 2_001),
-    (windows, "flooded_windows", 10_001),
-    (stream_windows, "flooded_windows", 10_001),
-    (rapid_resets, "flooded_resets", 5_001),
-    (resets_that_we_are_made_to_send, "flooded_resets", 5_001),
-    (malformed_requests, "flooded_resets", 5_001),
+    (empty_data_late, "flooded_idle", 2_005),
+    (priorities, "flooded_idle", 2_005),
+    (unknown_frames, "flooded_idle", 2_005),
+    (late_resets, "flooded_idle", 2_005),
+    (windows, "flooded_windows", 10_003),
+    (stream_windows, "flooded_windows", 10_003),
+    (rapid_resets, "flooded_resets", 12_001),
+    (resets_that_we_are_made_to_send, "flooded_resets", 12_001),
+    (malformed_requests, "flooded_resets", 12_001),
     (continuations, "flooded_headers", 17),
     (large_continuations, "flooded_headers", 4),
     (large_headers, "flooded_headers", 21),
-    (blocks_that_are_dear_to_decode, "flooded_headers", 59),
+    (blocks_that_are_dear_to_decode, "flooded_headers", 186),
 ]
 
 
@@ -245,3 +246,60 @@ def test_many_settings_in_one_frame_cost_as_much_as_one(peer: Peer) -> None:
     many = b"".join((4).to_bytes(2, "big") + size.to_bytes(4, "big") for size in range(2_700))
     peer.send(frame(frames.SETTINGS, 0, 0, many))
     assert all(one.stream.window == 2_699 for one in streams)
+
+
+def test_what_a_gateway_says_late_of_all_streams_that_ended_at_one_time_is_no_flood(peer: Peer) -> None:
+    numbers = range(1, 20_000, 2)
+    for served in [peer.opened(number) for number in numbers]:
+        served.stream.send(b"x")
+        served.stream.finish(TRAILERS)
+    peer.got()
+    for number in numbers:
+        peer.send(frames.window_update(number, 100), frames.window_update(number, 100))
+        peer.data(number, b"", end=True)
+        peer.send(frames.reset(number, frames.CANCEL))
+    assert not peer.connection.closing
+
+
+def test_bodies_still_on_their_way_on_streams_that_we_ended_long_ago_are_no_fault(peer: Peer) -> None:
+    for number in range(1, 12_000, 2):
+        peer.opened(number).stream.finish(TRAILERS)
+    peer.got()
+    for _ in range(5):
+        for number in range(1, 12_000, 2):
+            peer.data(number, b"rest")
+    assert not peer.connection.closing
+    assert peer.counts.stream_errors == 0
+    assert peer.got() == []
+
+
+def test_all_clients_of_a_gateway_may_leave_at_one_time(peer: Peer) -> None:
+    for number in range(1, 20_000, 2):
+        peer.opened(number)
+    for number in range(1, 20_000, 2):
+        peer.send(frames.reset(number, frames.CANCEL))
+    assert not peer.connection.closing
+    assert peer.counts.resets_premature == 10_000
+
+
+@pytest.mark.parametrize(("size", "streams"), [(55, 10_000), (1_500, 2_000)])
+def test_streams_that_wait_for_their_clients_with_a_trace_each_are_no_flood(
+    peer: Peer, size: int, streams: int
+) -> None:
+    for number in range(1, 2 * streams, 2):
+        peer.open(number, fields=[*FIELDS, ("tracestate", str(number).zfill(size))])
+    assert not peer.connection.closing
+
+
+def test_clients_with_long_trace_states_that_leave_again_and_again_are_no_flood(peer: Peer) -> None:
+    state = b"\0\x0atracestate" + bytes(encode_integer(40_000, 7)) + b"v" * 40_000
+    for number in range(1, 4_000, 2):
+        block = peer.encoder.encode(FIELDS) + state
+        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
+        peer.send(frame(frames.HEADERS, 0, number, pieces[0]))
+        for piece in pieces[1:-1]:
+            peer.send(frame(frames.CONTINUATION, 0, number, piece))
+        peer.send(frame(frames.CONTINUATION, frames.END_HEADERS, number, pieces[-1]))
+        assert peer.handlers[number].request.grpc
+        peer.send(frames.reset(number, frames.CANCEL))
+    assert not peer.connection.closing
