@@ -14,9 +14,9 @@ FEWEST_LOOKS = 20
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A gauge of each replica does not grow: its last fifth's median is at most so much above its second fifth's.
+    """A gauge of each replica does not grow: its last fifth's median is at most so much above an earlier fifth's.
 
-    The first fifth is left out: caches fill and the interpreter warms up.
+    What comes before that one is left out: caches fill and the interpreter warms up.
     """
 
     gauge: str
@@ -25,6 +25,8 @@ class Flat:
     """Growth that is allowed."""
     least: float = 0.0
     """Growth below this is none, whatever its share."""
+    filling: float = 0.2
+    """Share of the time that is left out: bounded caches are full after it."""
     only: tuple[str, ...] = ()
     """Replicas that it is asked of; empty: all of them."""
 
@@ -42,7 +44,8 @@ class Flat:
             if len(values) < FEWEST_LOOKS:
                 return unknown(self.name, f"{len(values)} looks at {replica} are too few to tell")
             fifth = len(values) // 5
-            before, after = median(values[fifth : 2 * fifth]), median(values[-fifth:])
+            full = min(int(self.filling * len(values)), len(values) - fifth)
+            before, after = median(values[full : full + fifth]), median(values[-fifth:])
             grown[replica] = round(after - before, 1)
             if after - before > max(self.least, self.share * before):
                 lines.append(f"{replica}: {before:g} early, {after:g} at the end")

@@ -93,7 +93,8 @@ async def everything_restarts_in_turn(run: Run) -> None:
         answered(lost=lost, around=8, refused=lost),
         whole(by=("envoy", *run.engines)),
         *UNTOLD,
-        flat("process_resident_memory_bytes", share=0.1, least=8 * MIB, only=(LONG_LIVED,)),
+        # at a hundred new prompts a second for each replica its bounded caches are full after a quarter of an hour
+        flat("process_resident_memory_bytes", share=0.1, least=8 * MIB, filling=0.5, only=(LONG_LIVED,)),
         flat("process_open_fds", share=0.1, least=20),
         flat("picker_tasks", share=0.1, least=20),
         flat("picker_streams_open", share=0.5, least=60),

@@ -331,12 +331,14 @@ def loads(*counts: int) -> Story:
     return told.story()
 
 
-def gauge(*, grows_to: float, looks: int = 100) -> Callable[[], Story]:
+def gauge(*, grows_to: float, looks: int = 100, until: float = 1.0) -> Callable[[], Story]:
+    """It grows steadily until that share of the looks."""
+
     def make() -> Story:
         told = tale()
         for number in range(looks):
             for replica in told.replicas:
-                value = 100 + (grows_to - 100) * number / looks
+                value = 100 + (grows_to - 100) * min(number / looks / until, 1.0)
                 told.gauges(replica, number / 4, process_open_fds=value)
         return told.story()
 
@@ -447,6 +449,9 @@ def balance(ours: tuple[int, ...], one: tuple[int, ...]) -> Callable[[], Story]:
         (flat("process_open_fds", least=60), gauge(grows_to=150), PASS),
         (flat("process_open_fds"), gauge(grows_to=100, looks=5), UNKNOWN),
         (flat("process_open_fds", only=("picker-0",)), gauge(grows_to=150), FAIL),
+        (flat("process_open_fds"), gauge(grows_to=150, until=0.5), FAIL),
+        (flat("process_open_fds", filling=0.5), gauge(grows_to=150, until=0.5), PASS),
+        (flat("process_open_fds", filling=0.5), gauge(grows_to=250), FAIL),
         (flat("process_open_fds", only=("picker-9",)), gauge(grows_to=150), UNKNOWN),
         (balanced(), balance((10, 10), (10, 10)), PASS),
         (balanced(), balance((20, 2), (10, 10)), FAIL),
