@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from hpack.hpack import encode_integer
 
 from picker.serving.http2 import floods, frames
 from picker.serving.http2.frames import frame
-from picker.serving.http2.limits import Limits
+from picker.serving.http2.limits import Counts, Limits
 
 if TYPE_CHECKING:
     from tests.unit.serving.http2.conftest import Peer
@@ -303,3 +304,10 @@ def test_clients_with_long_trace_states_that_leave_again_and_again_are_no_flood(
         assert peer.handlers[number].request.grpc
         peer.send(frames.reset(number, frames.CANCEL))
     assert not peer.connection.closing
+
+
+def test_the_page_of_limits_names_every_flood() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "limits.md").read_text()
+    names = [name for name in Counts.__slots__ if name.startswith("flooded_")]
+    assert names
+    assert [name for name in names if f"`{name}`" not in page] == []
