@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,36 @@ async def test_a_call_that_cannot_be_served_is_told_why(
         one.ask(3)
         one.message(3, request_headers(end=True))
         await one.until(frames.DATA, 3)
+
+
+async def test_what_a_peer_said_before_it_left_while_this_replica_stood_still_is_not_heeded(
+    make_picks: MakePicks,
+) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1)
+        one.message(1, request_headers(end=True))
+        await one.until(frames.DATA, 1)
+        time.sleep(link.STALE_SECONDS + 0.1)  # noqa: ASYNC251 - the replica stands still
+        one.ask(3)
+        one.message(3, request_headers(end=True))
+        one.writer.write_eof()
+        await one.ends()
+        assert at.server.http2.connections_stale == 1
+        assert len(at.picks.requests) == 1
+        assert at.picks.overs == [("booking", End.CANCELLED)]
+        assert await at.served()
+
+
+async def test_a_peer_that_is_there_is_heeded_after_a_standstill(make_picks: MakePicks) -> None:
+    async with front(make_picks) as at, raw(at) as one:
+        one.ask(1)
+        one.message(1, request_headers(end=True))
+        await one.until(frames.DATA, 1)
+        time.sleep(link.STALE_SECONDS + 0.1)  # noqa: ASYNC251 - the replica stands still
+        one.ask(3)
+        one.message(3, request_headers(end=True))
+        await one.until(frames.DATA, 3)
+        assert at.server.http2.connections_stale == 0
 
 
 @pytest.mark.parametrize("size", [20, 40_000])

@@ -44,6 +44,9 @@ class Counts:
     """Connections closed because they did not begin to speak HTTP/2 in time."""
     connections_dead: int = 0
     """Connections closed because a ping was not answered for `PICKER_KEEPALIVE_TIMEOUT_SECONDS`."""
+    connections_stale: int = 0
+    """Connections whose peer had left before its last words were read: they are not heeded, for this replica stood
+    still."""
     connections_lingering: int = 0
     """Connections cut because the peer did not take the rest of what we had to say before we closed them."""
     connection_errors: int = 0

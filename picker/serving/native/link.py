@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, cast
 
 from picker.serving.http2.connection import Connection
@@ -14,6 +15,10 @@ HIGH_WATER = 512 * 1024
 """Bytes that may wait in one socket's buffer before nothing more is given to it."""
 LINGER_SECONDS = 5.0
 """How long the rest of what we had to say may take on a connection that we close."""
+STALE_SECONDS = 1.0
+"""After a longer silence a peer may have left before its last words are read: this process may have stood still."""
+_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8
+"""States of a connection that the peer has reset, or closed from its side (Linux, ``include/net/tcp_states.h``)."""
 
 
 class Link(asyncio.Protocol):
@@ -57,10 +62,27 @@ class Link(asyncio.Protocol):
                 # TLS may hand out what came with the handshake before it says that it is done
                 self._early.append(data)
             return
-        now = self._heard = self._port.clock()
+        now = self._port.clock()
+        if now - self._heard > STALE_SECONDS and self._left():
+            # nobody waits for an answer any more: requests that were read now would be booked, and never run
+            self._port.http2.connections_stale += 1
+            self.abort()
+            return
+        self._heard = now
         connection.receive(data, now)
         if connection.out or connection.queue or connection.closing:
             self._flush()
+
+    def _left(self) -> bool:
+        """Whether the peer has closed the connection already, behind what it said before."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is None or not hasattr(socket, "TCP_INFO"):
+            return False
+        try:
+            state: int = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        except OSError:  # no TCP, or gone altogether, which asyncio is about to find out
+            return False
+        return state in (_TCP_CLOSE, _TCP_CLOSE_WAIT)
 
     def eof_received(self) -> bool:
         """The peer will say nothing more: with HTTP/2 that is the end."""
