@@ -54,7 +54,7 @@ STAGES: tuple[Stage, ...] = (
             (str(BIN / "lint-imports"),),
         ),
     ),
-    Stage("unit", 180, (pytest("-n", "2", "tests/unit"),)),
+    Stage("unit", 210, (pytest("-n", "2", "tests/unit"),)),
     Stage("chart", 150, (pytest("-n", "2", "tests/chart"),)),
     Stage("contract", 300, (pytest("-n", "2", "tests/contract"),)),
     Stage("serving", 420, (pytest("tests/serving"),)),
