@@ -33,7 +33,7 @@ from picker.criteria.judging import Prepared
 from picker.decision import Way
 from picker.eligibility import Eligibility
 from picker.settings import Settings
-from picker.standing import Pool, Standing
+from picker.survey import Pool, Survey
 from stateplane.booking import Amount, Booking, Cause, Terms
 from stateplane.booking import Candidate as Offered
 from stateplane.selecting import Miss, Selection
@@ -156,7 +156,7 @@ class Deciding:
             disk_tier=price.disk_tier_weight,
             temperature=price.temperature,
         )
-        self._standing = Standing(
+        self._survey = Survey(
             pool=pool, index=index, predicted=Predicted(life=0) if predicted is None else predicted, tails=tails,
             view=bookings.view, weights=self._weights, block_size=price.block_size, limit=self._limit,
         )  # fmt: skip
@@ -186,8 +186,8 @@ class Deciding:
             candidates, added = self._candidates(wish, now, unseen, full)
             choice = choose(candidates, wish.demand, self._weights, self._rng, self._fallbacks, added)
         else:
-            lineup = self._standing.lineup(now)
-            shares = self._standing.shares(wish.hashes[0], now) if wish.hashes else ()
+            lineup = self._survey.lineup(now)
+            shares = self._survey.shares(wish.hashes[0], now) if wish.hashes else ()
             choice = lineup.choose(wish.demand, shares, self._rng, self._fallbacks)
         if not isinstance(choice, Choice):
             return choice
@@ -245,8 +245,8 @@ class Deciding:
         if unseen or not self._plain(wish):
             candidates, added = self._candidates(wish, now, unseen)
             return offer(candidates, wish.demand, self._weights, self._rng, self._most, added), unseen
-        lineup = self._standing.lineup(now)
-        shares = self._standing.shares(wish.hashes[0], now) if wish.hashes else ()
+        lineup = self._survey.lineup(now)
+        shares = self._survey.shares(wish.hashes[0], now) if wish.hashes else ()
         return lineup.offer(wish.demand, shares, self._rng, self._most), unseen
 
     def _degraded(
@@ -275,13 +275,13 @@ class Deciding:
         self, wish: Wish, now: float, unseen: float, full: frozenset[str] = frozenset()
     ) -> tuple[list[Candidate], Surcharges | None]:
         """The workers, those that may not take the request barred, and what is added to their prices."""
-        standing = self._standing
-        lineup = standing.lineup(now)
+        survey = self._survey
+        lineup = survey.lineup(now)
         names = lineup.names
-        loads = standing.aged(names, unseen) if unseen else None
+        loads = survey.aged(names, unseen) if unseen else None
         if wish.subset is not None:
             names = [name for name in names if _allowed(name, wish.subset)]
-        found = lineup.weigh(standing.overlaps(wish.hashes, wish.tail, lineup, now), names, loads)
+        found = lineup.weigh(survey.overlaps(wish.hashes, wish.tail, lineup, now), names, loads)
         if full:
             found = [one._replace(barred=FULL) if one.worker in full else one for one in found]
         if self._eligibility is None or not wish.picky:

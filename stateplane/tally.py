@@ -15,7 +15,7 @@ SHOWN_ATTEMPTS = 16
 """Most bookings of one request key that are looked at."""
 
 
-class Standing:
+class OnWorker:
     """What stands on one worker: plain numbers, since every change adds to them, put into values when asked."""
 
     __slots__ = ("blocks", "bookings", "ids", "load", "own", "own_blocks", "own_requests", "own_tokens", "requests",
@@ -63,7 +63,7 @@ class Loads(Mapping[str, Amount]):
 
     __slots__ = ("_workers",)
 
-    def __init__(self, workers: Mapping[str, Standing]) -> None:
+    def __init__(self, workers: Mapping[str, OnWorker]) -> None:
         self._workers = workers
 
     def __getitem__(self, worker: str) -> Amount:
@@ -94,7 +94,7 @@ class Tally:
         self._bookings: dict[str, Booking] = {}
         self._keys: dict[str, str | dict[str, None]] = {}
         """Ids of each request key in the order in which they came; a single one, as most are, stands for itself."""
-        self._workers: dict[str, Standing] = {}
+        self._workers: dict[str, OnWorker] = {}
         self._listeners: list[Listener] = []
         self.bookings: Mapping[str, Booking] = MappingProxyType(self._bookings)
         self.loads: Mapping[str, Amount] = Loads(self._workers)
@@ -197,7 +197,7 @@ class Tally:
         tokens, blocks = amount.prefill_tokens - was.prefill_tokens, amount.blocks - was.blocks
         return self._sum(there, booking, tokens, blocks, amount.requests - was.requests)
 
-    def _sum(self, there: Standing, booking: Booking, tokens: int, blocks: int, requests: int) -> bool:
+    def _sum(self, there: OnWorker, booking: Booking, tokens: int, blocks: int, requests: int) -> bool:
         if not (tokens or blocks or requests):
             return False
         owner = booking.owner
@@ -217,7 +217,7 @@ class Tally:
                 ids[id_] = None
         there = self._workers.get(worker)
         if there is None:
-            there = self._workers[worker] = Standing()
+            there = self._workers[worker] = OnWorker()
         there.ids.add(id_)
         there.bookings = None
         return self._sum(there, booking, amount.prefill_tokens, amount.blocks, amount.requests)

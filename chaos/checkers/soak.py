@@ -10,6 +10,7 @@ from chaos.story import Story
 from chaos.verdict import Finding, judged, unknown
 
 FEWEST_LOOKS = 20
+MOST_FILLING = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,14 @@ class Flat:
     least: float = 0.0
     """Growth below this is none, whatever its share."""
     filling: float = 0.2
-    """Share of the time that is left out: bounded caches are full after it."""
+    """Share of the time that is left out, at most `MOST_FILLING`: bounded caches are full after it."""
     only: tuple[str, ...] = ()
     """Replicas that it is asked of; empty: all of them."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the last fifth would be compared with itself."""
+        if not 0 <= self.filling <= MOST_FILLING:
+            raise ValueError(f"filling is {self.filling}, it must be between 0 and {MOST_FILLING}")
 
     @property
     def name(self) -> str:
@@ -44,7 +50,7 @@ class Flat:
             if len(values) < FEWEST_LOOKS:
                 return unknown(self.name, f"{len(values)} looks at {replica} are too few to tell")
             fifth = len(values) // 5
-            full = min(int(self.filling * len(values)), len(values) - fifth)
+            full = int(self.filling * len(values))
             before, after = median(values[full : full + fifth]), median(values[-fifth:])
             grown[replica] = round(after - before, 1)
             if after - before > max(self.least, self.share * before):

@@ -8,7 +8,7 @@ from chaos.mutants.planting import exchange, exchange_lua
 from stateplane.booking import NOTHING, Booking, Outcome, Status
 from stateplane.ledger import ledger, placing
 from stateplane.ledger.register import Register
-from stateplane.tally import Standing, Tally
+from stateplane.tally import OnWorker, Tally
 
 
 def release_doubled() -> None:
@@ -17,7 +17,7 @@ def release_doubled() -> None:
     def make(rightly: Any) -> Any:
         def wrongly(self: Tally, booking: Booking) -> bool:
             changed: bool = rightly(self, booking)
-            less, there = NOTHING - booking.amount, self._workers.setdefault(booking.worker, Standing())
+            less, there = NOTHING - booking.amount, self._workers.setdefault(booking.worker, OnWorker())
             there.add(less.prefill_tokens, less.blocks, less.requests, own=False)
             return changed
 

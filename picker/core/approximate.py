@@ -93,7 +93,7 @@ class Approximate:
         last_first = prompt[::-1]
         blocks.update(dict.fromkeys(last_first, now))
         if len(fresh) < len(prompt):
-            deque(map(blocks.move_to_end, last_first), maxlen=0)
+            deque(map(blocks.move_to_end, last_first), maxlen=0)  # all of them, and nothing is kept of it
         self._size += len(blocks) - before
         if fresh:
             self._index.store(worker, fresh)

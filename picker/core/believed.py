@@ -110,11 +110,6 @@ class Believed:
         self.settle(now)
         return self._trails.runs(hashes)
 
-    def length(self, worker: str, hashes: Sequence[int], now: float) -> int:
-        """How many of them that worker is believed to hold."""
-        runs, bit = self.runs(hashes, now), self._bits.get(worker, 0)
-        return max((length for mask, length in runs if mask & bit), default=0)
-
     def _forget(self) -> int:
         _, number, bit, hashes = self._sent.popleft()
         self._trails.unmark(hashes, bit, number)

@@ -165,7 +165,7 @@ class Choice(_Field):
         weights: Weights,
         added: Surcharges | None = None,
     ) -> None:
-        self._candidates, self._demand, self._weights, self._added = candidates, demand, weights, added
+        super().__init__(candidates, demand, weights, added)
         self.chosen = chosen
         self.fallbacks = fallbacks
         """The next best workers, cheapest first, each on an address of its own."""

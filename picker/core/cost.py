@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from picker.core.load import Load
+from picker.core.load import NO_LOAD, Load
 from picker.core.match import Overlap
 
 
@@ -113,7 +113,4 @@ def base_price(demand: Demand, unbooked: Load, overlap: Overlap, weights: Weight
     unbooked prefill have, which holds as long as ``overlap_credit`` and the tiers' weights are at most 1. Beyond that
     the credit ends there: the surplus is no credit for other prompts.
     """
-    prompt, blocks, size = demand
-    tokens, more, requests = unbooked
-    prefill = max(tokens + prompt - cached_tokens(overlap, size, weights), 0.0)
-    return weights.prefill_scale * prefill / size + (more + blocks) + weights.request_weight * requests
+    return price(demand, NO_LOAD, unbooked, overlap, weights)

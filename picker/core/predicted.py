@@ -203,10 +203,6 @@ class Predicted:
         """How many leading blocks of a prompt which workers are believed to hold soon, by the index's bits."""
         return self._believed.runs(hashes, now)
 
-    def match(self, worker: str, hashes: Sequence[int], held: int, now: float) -> int:
-        """How many leading blocks the worker holds or is about to hold: ``held`` by the index, or more."""
-        return max(held, self._believed.length(worker, hashes, now))
-
     def ratios(self) -> Mapping[str, float]:
         """Per model, the share of the lately judged predictions that was right; models with enough of them only."""
         return {name: model.ratio for name, model in self._models.items() if model.judged >= ENOUGH}

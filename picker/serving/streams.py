@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import structlog
 
@@ -29,6 +30,7 @@ _FAULTS_OF_THE_GATEWAY = {
     "modes_guessed": "the gateway names no ext_proc body mode, bodies are not read: set PICKER_EXTPROC_MODE",
 }
 """Counts that an operator has to hear of, each once: the gateway's settings are at fault, not one request."""
+_faults_in = attrgetter(*_FAULTS_OF_THE_GATEWAY)
 
 
 class Streams:
@@ -60,7 +62,7 @@ class Streams:
         )
         self._exchange = ConformanceExchange if settings.conformance else Exchange
         self._unsaid = dict(_FAULTS_OF_THE_GATEWAY)
-        self._faults = 0
+        self._faults = _faults_in(counts)
 
     def begin(self, now: float) -> Exchange:
         """The exchange of a new stream."""
@@ -82,9 +84,7 @@ class Streams:
     def ended(self) -> None:
         """A stream is over."""
         self.open -= 1
-        counts = self.counts
-        # as in the table above
-        faults = counts.refused_mode + counts.refused_order + counts.overrides_ignored + counts.modes_guessed
+        faults = _faults_in(self.counts)
         if faults != self._faults:
             self._faults = faults
             self._say_once()

@@ -148,11 +148,6 @@ class Reader:
         self._lines, self._reading = (lines, reading) if small else ([], None)
 
 
-def read(page: bytes, *, begun: float, ended: float, usage_metric: str = "") -> Reading | Unreadable:
-    """Read a single page as a `Reader` does."""
-    return Reader(usage_metric).read(page, begun=begun, ended=ended)
-
-
 def _later(reading: Reading, begun: float, ended: float) -> Reading:
     """The same, said again."""
     reports = {rank: replace(report, begun=begun, ended=ended) for rank, report in reading.reports.items()}

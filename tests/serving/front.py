@@ -1,10 +1,10 @@
-"""A server on the native transport with scripted picks, and a peer that speaks HTTP/2 frame by frame."""
+"""A server with scripted picks, a gRPC client for it, and a peer that speaks HTTP/2 frame by frame."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 DUPLEX = BodyMode.FULL_DUPLEX_STREAMED
 
 
+async def send(stream: Any, *messages: ProcessingRequest) -> None:
+    for message in messages:
+        await stream.write(message.SerializeToString())
+
+
+async def served(stream: Any) -> bool:
+    await send(stream, request_headers(end=True))
+    return bool((await stream.read()).HasField("request_headers"))
+
+
 class Front:
     """A started server and what its picker was told."""
 
@@ -40,30 +50,40 @@ class Front:
                 await asyncio.sleep(0.01)
 
     @asynccontextmanager
-    async def channel(self) -> AsyncIterator[Any]:
-        async with grpc.aio.insecure_channel(
-            f"127.0.0.1:{self.server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
-        ) as channel:
+    async def channel(self, port: int = 0) -> AsyncIterator[Any]:
+        """A connection of its own."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        address = f"127.0.0.1:{port or self.server.port}"
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
             yield channel
+
+    @asynccontextmanager
+    async def streams(self, port: int = 0) -> AsyncIterator[Any]:
+        """A connection of its own that makes ext_proc streams."""
+        async with self.channel(port) as channel:
+            yield channel.stream_stream(PROCESS, response_deserializer=ProcessingResponse.FromString)
 
     async def served(self) -> bool:
         """Whether another connection is served."""
-        async with self.channel() as channel:
-            stream = channel.stream_stream(PROCESS, response_deserializer=ProcessingResponse.FromString)()
-            await stream.write(request_headers(end=True).SerializeToString())
-            return bool((await stream.read()).HasField("request_headers"))
+        async with self.streams() as method:
+            return await served(method())
 
 
 @asynccontextmanager
 async def front(make_picks: MakePicks, **more: Any) -> AsyncIterator[Front]:
     picks = make_picks(lambda _: Picked("127.0.0.1:9", "booking"))
-    given = {"grpc_host": "127.0.0.1", "grpc_port": 0, "grpc_health_port": 0, "transport": "native", **more}
+    given = {"grpc_host": "127.0.0.1", "grpc_port": 0, "grpc_health_port": 0, **more}
     server = Server(ServingSettings(**given), picks, hold=lambda: "response")
     await server.start()
     try:
         yield Front(server, picks)
     finally:
         await server.stop()
+
+
+def native_front(make_picks: MakePicks, **more: Any) -> AbstractAsyncContextManager[Front]:
+    """As `front`, on the transport whose promises it is about."""
+    return front(make_picks, transport="native", **more)
 
 
 class Raw:

@@ -3,69 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 
 from picker.serving import server as serving
 from picker.serving.gateway import request_body, request_headers
-from picker.serving.methods import PROCESS as METHOD
 from picker.serving.modes import BodyMode
-from picker.serving.seam import End, Picked
-from picker.serving.server import Server
-from picker.serving.wire.extproc_pb2 import ProcessingRequest, ProcessingResponse
-from picker.settings import ServingSettings
+from picker.serving.seam import End
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import MakePicks, Picks
+    from tests.serving.conftest import MakePicks
 
-DUPLEX = BodyMode.FULL_DUPLEX_STREAMED
-
-
-class Front:
-    """A started server and what its picker was told."""
-
-    def __init__(self, server: Server, picks: Picks) -> None:
-        self.server = server
-        self.picks = picks
-
-    async def eventually(self, true: Any, seconds: float = 10) -> None:
-        async with asyncio.timeout(seconds):
-            while not true():  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.01)
-
-    @asynccontextmanager
-    async def channel(self, port: int = 0) -> AsyncIterator[Any]:
-        """A connection of its own: makes ext_proc streams."""
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        address = f"127.0.0.1:{port or self.server.port}"
-        async with grpc.aio.insecure_channel(address, options=options) as channel:
-            yield channel.stream_stream(METHOD, response_deserializer=ProcessingResponse.FromString)
-
-
-@asynccontextmanager
-async def front(make_picks: MakePicks, **more: Any) -> AsyncIterator[Front]:
-    picks = make_picks(lambda _: Picked("127.0.0.1:9", "booking"))
-    given = {"grpc_host": "127.0.0.1", "grpc_port": 0, "grpc_health_port": 0, **more}
-    server = Server(ServingSettings(**given), picks, hold=lambda: "response")
-    await server.start()
-    try:
-        yield Front(server, picks)
-    finally:
-        await server.stop()
-
-
-async def send(stream: Any, *messages: ProcessingRequest) -> None:
-    for message in messages:
-        await stream.write(message.SerializeToString())
-
-
-async def served(stream: Any) -> bool:
-    await send(stream, request_headers(end=True))
-    return bool((await stream.read()).HasField("request_headers"))
+from tests.serving.front import DUPLEX, front, send, served
 
 
 class Wire:
@@ -115,7 +66,7 @@ async def test_a_dead_peer_is_found_and_its_streams_are_over(make_picks: MakePic
     async with (
         front(make_picks, keepalive_seconds=1, keepalive_timeout_seconds=1) as at,
         Wire(at.server.port) as wire,
-        at.channel(wire.port) as method,
+        at.streams(wire.port) as method,
     ):
         streams = [method() for _ in range(5)]
         for stream in streams:
@@ -125,17 +76,17 @@ async def test_a_dead_peer_is_found_and_its_streams_are_over(make_picks: MakePic
         wire.dead = True
         await at.eventually(lambda: at.server.open_streams == 0)
         assert at.picks.overs == [("booking", End.CANCELLED)] * 5
-        async with at.channel() as other:
+        async with at.streams() as other:
             assert await served(other())
 
 
 async def test_streams_of_one_connection_are_bounded_and_the_next_waits(make_picks: MakePicks) -> None:
-    async with front(make_picks, max_connection_streams=2) as at, at.channel() as method:
+    async with front(make_picks, max_connection_streams=2) as at, at.streams() as method:
         held = [method() for _ in range(2)]
         for stream in held:
             assert await served(stream)
         third = asyncio.create_task(served(method()))
-        async with at.channel() as other:
+        async with at.streams() as other:
             assert await served(other())
         assert not third.done()
         held[0].cancel()
@@ -143,10 +94,10 @@ async def test_streams_of_one_connection_are_bounded_and_the_next_waits(make_pic
 
 
 async def test_connections_are_bounded_and_those_that_stand_are_served(make_picks: MakePicks) -> None:
-    async with front(make_picks, max_connections=2) as at, at.channel() as first, at.channel() as second:
+    async with front(make_picks, max_connections=2) as at, at.streams() as first, at.streams() as second:
         assert await served(first())
         assert await served(second())
-        async with at.channel() as third:
+        async with at.streams() as third:
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await served(third())
             assert error.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -154,7 +105,7 @@ async def test_connections_are_bounded_and_those_that_stand_are_served(make_pick
 
 
 async def test_a_burst_of_streams_waits_and_none_is_refused(make_picks: MakePicks) -> None:
-    async with front(make_picks) as at, at.channel() as method:
+    async with front(make_picks) as at, at.streams() as method:
         assert all(await asyncio.gather(*(served(method()) for _ in range(3_000))))
 
 
@@ -171,7 +122,7 @@ async def test_a_connection_that_says_nothing_is_closed(
 
 
 async def test_a_message_over_its_limit_ends_its_stream_alone(make_picks: MakePicks) -> None:
-    async with front(make_picks, max_message_bytes=100_000) as at, at.channel() as method:
+    async with front(make_picks, max_message_bytes=100_000) as at, at.streams() as method:
         other, stream = method(), method()
         await send(other, request_headers(mode=DUPLEX))
         await send(stream, request_headers(mode=DUPLEX), request_body(b"x" * 200_000))
@@ -183,7 +134,7 @@ async def test_a_message_over_its_limit_ends_its_stream_alone(make_picks: MakePi
 
 
 async def test_a_message_that_one_body_needs_is_read(make_picks: MakePicks) -> None:
-    async with front(make_picks, max_body_bytes=6_000_000) as at, at.channel() as method:
+    async with front(make_picks, max_body_bytes=6_000_000) as at, at.streams() as method:
         stream = method()
         await send(stream, request_headers(mode=BodyMode.BUFFERED))
         assert (await stream.read()).HasField("request_headers")
@@ -192,7 +143,7 @@ async def test_a_message_that_one_body_needs_is_read(make_picks: MakePicks) -> N
 
 
 async def test_metadata_over_its_limit_ends_its_stream_alone(make_picks: MakePicks) -> None:
-    async with front(make_picks) as at, at.channel() as method:
+    async with front(make_picks) as at, at.streams() as method:
         assert await served(method(metadata=[("x-a", "a" * 20_000)]))
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await served(method(metadata=[(f"x-{number}", "a" * 400) for number in range(100)]))
@@ -202,7 +153,7 @@ async def test_metadata_over_its_limit_ends_its_stream_alone(make_picks: MakePic
 
 
 async def test_a_stream_without_a_first_message_is_counted(make_picks: MakePicks) -> None:
-    async with front(make_picks, body_timeout_seconds=0.2) as at, at.channel() as method:
+    async with front(make_picks, body_timeout_seconds=0.2) as at, at.streams() as method:
         stream = method()
         assert await stream.read() is grpc.aio.EOF
         assert await stream.code() is grpc.StatusCode.OK

@@ -20,7 +20,8 @@ from picker.serving.wire.extproc_pb2 import ProcessingResponse
 if TYPE_CHECKING:
     from tests.serving.conftest import MakePicks
 
-from tests.serving.front import DUPLEX, Raw, front, raw
+from tests.serving.front import DUPLEX, Raw, raw
+from tests.serving.front import native_front as front
 
 
 @pytest.fixture(scope="session", params=["native"])

@@ -25,7 +25,8 @@ from tests.tools.h2spec import h2spec
 if TYPE_CHECKING:
     from tests.serving.conftest import MakePicks
 
-from tests.serving.front import DUPLEX, Raw, front, raw
+from tests.serving.front import DUPLEX, Raw, raw
+from tests.serving.front import native_front as front
 
 
 @pytest.fixture(scope="session", params=["native"])
@@ -92,16 +93,21 @@ async def test_a_call_that_cannot_be_served_is_told_why(
         await one.until(frames.DATA, 3)
 
 
+async def asked_over_a_standstill(one: Raw) -> None:
+    """A stream is answered; the replica stands still, and meanwhile another one is asked for."""
+    one.ask(1)
+    one.message(1, request_headers(end=True))
+    await one.until(frames.DATA, 1)
+    time.sleep(link.STALE_SECONDS + 0.1)  # noqa: ASYNC251 - nothing of the loop may run
+    one.ask(3)
+    one.message(3, request_headers(end=True))
+
+
 async def test_what_a_peer_said_before_it_left_while_this_replica_stood_still_is_not_heeded(
     make_picks: MakePicks,
 ) -> None:
     async with front(make_picks) as at, raw(at) as one:
-        one.ask(1)
-        one.message(1, request_headers(end=True))
-        await one.until(frames.DATA, 1)
-        time.sleep(link.STALE_SECONDS + 0.1)  # noqa: ASYNC251 - the replica stands still
-        one.ask(3)
-        one.message(3, request_headers(end=True))
+        await asked_over_a_standstill(one)
         one.writer.write_eof()
         await one.ends()
         assert at.server.http2.connections_stale == 1
@@ -112,12 +118,7 @@ async def test_what_a_peer_said_before_it_left_while_this_replica_stood_still_is
 
 async def test_a_peer_that_is_there_is_heeded_after_a_standstill(make_picks: MakePicks) -> None:
     async with front(make_picks) as at, raw(at) as one:
-        one.ask(1)
-        one.message(1, request_headers(end=True))
-        await one.until(frames.DATA, 1)
-        time.sleep(link.STALE_SECONDS + 0.1)  # noqa: ASYNC251 - the replica stands still
-        one.ask(3)
-        one.message(3, request_headers(end=True))
+        await asked_over_a_standstill(one)
         await one.until(frames.DATA, 3)
         assert at.server.http2.connections_stale == 0
 

@@ -15,61 +15,43 @@ from structlog.testing import capture_logs
 from picker.serving.gateway import request_body, request_headers, response_headers
 from picker.serving.methods import CHECK, LOGS, WATCH
 from picker.serving.methods import PROCESS as METHOD
-from picker.serving.modes import BodyMode
 from picker.serving.seam import BOOKING_HEADER, End, HttpRequest, Picked, Refused
-from picker.serving.server import PortError, Server
+from picker.serving.server import PortError
 from picker.serving.wire import accesslog_pb2 as log
-from picker.serving.wire.extproc_pb2 import ProcessingMode, ProcessingRequest, ProcessingResponse
+from picker.serving.wire.extproc_pb2 import ProcessingMode, ProcessingResponse
 from picker.serving.wire.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from picker.settings import ServingSettings
 from picker.tls import self_signed
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import MakePicks, Picks
+    from tests.serving.conftest import MakePicks
 
-DUPLEX = BodyMode.FULL_DUPLEX_STREAMED
+from tests.serving.front import DUPLEX, Front, send
+from tests.serving.front import front as started
+
 NAMES = ["", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension"]
 
 
-class Front:
+class Dialled(Front):
     """A started server, a channel to it, and what its picker was told."""
 
-    def __init__(self, server: Server, picks: Picks, channel: grpc.aio.Channel) -> None:
-        self.server = server
-        self.picks = picks
-        self.channel = channel
+    def __init__(self, at: Front, dialled: grpc.aio.Channel) -> None:
+        super().__init__(at.server, at.picks)
+        self.dialled = dialled
 
     def stream(self) -> Any:
         """A new ext_proc stream: raw bytes out, messages in."""
-        return self.channel.stream_stream(METHOD, response_deserializer=ProcessingResponse.FromString)()
+        return self.dialled.stream_stream(METHOD, response_deserializer=ProcessingResponse.FromString)()
 
     async def health(self, port: int, name: str) -> Any:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             ask: Any = channel.unary_unary(CHECK, response_deserializer=HealthCheckResponse.FromString)
             return (await ask(HealthCheckRequest(service=name).SerializeToString())).status
 
-    async def eventually(self, true: Any) -> None:
-        async with asyncio.timeout(10):
-            while not true():  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.01)
-
 
 @asynccontextmanager
-async def front(make_picks: MakePicks, **more: Any) -> AsyncIterator[Front]:
-    picks = make_picks(lambda _: Picked("127.0.0.1:9", "booking"))
-    given = {"grpc_host": "127.0.0.1", "grpc_port": 0, "grpc_health_port": 0, **more}
-    server = Server(ServingSettings(**given), picks, hold=lambda: "response")
-    await server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield Front(server, picks, channel)
-    finally:
-        await server.stop()
-
-
-async def send(stream: Any, *messages: ProcessingRequest) -> None:
-    for message in messages:
-        await stream.write(message.SerializeToString())
+async def front(make_picks: MakePicks, **more: Any) -> AsyncIterator[Dialled]:
+    async with started(make_picks, **more) as at, at.channel() as dialled:
+        yield Dialled(at, dialled)
 
 
 async def status_of(stream: Any) -> int:
@@ -96,7 +78,7 @@ async def test_health_of_an_unknown_name_is_not_found(make_picks: MakePicks) -> 
 
 async def test_a_watcher_of_health_is_told_now_and_at_each_change(make_picks: MakePicks) -> None:
     async with front(make_picks) as at:
-        watch: Any = at.channel.unary_stream(WATCH, response_deserializer=HealthCheckResponse.FromString)
+        watch: Any = at.dialled.unary_stream(WATCH, response_deserializer=HealthCheckResponse.FromString)
         call: Any = watch(HealthCheckRequest(service="readiness").SerializeToString())
         unknown: Any = watch(HealthCheckRequest(service="other").SerializeToString())
         seen = [(await call.read()).status]
@@ -176,7 +158,7 @@ async def test_a_gateway_set_to_what_is_not_served_is_told_of_once(make_picks: M
     assert len([line for line in lines if "not served" in line["event"]]) == 1
 
 
-async def refuse_two(at: Front) -> None:
+async def refuse_two(at: Dialled) -> None:
     for _ in range(2):
         stream, message = at.stream(), request_headers(mode=DUPLEX)
         message.protocol_config.request_body_mode = ProcessingMode.GRPC
@@ -281,7 +263,7 @@ def entry(booking: str) -> bytes:
 
 async def test_log_entries_are_told_as_they_come_and_log_streams_end_with_ok(make_picks: MakePicks) -> None:
     async with front(make_picks) as at:
-        send_logs: Any = at.channel.stream_unary(LOGS)
+        send_logs: Any = at.dialled.stream_unary(LOGS)
         call: Any = send_logs()
         await call.write(entry("one"))
         await call.write(b"\xff\xff")

@@ -59,7 +59,7 @@ PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "picker.core",
             "picker.deciding",
-            "picker.standing",
+            "picker.survey",
             "picker.decision",
             "picker.eligibility",
             "picker.pool",

@@ -476,3 +476,8 @@ def test_a_check_that_breaks_is_unknown() -> None:
     finding = judge(Broken(), nothing_at_all())  # type: ignore[arg-type]
     assert finding.verdict is UNKNOWN
     assert "on purpose" in finding.summary
+
+
+def test_a_gauge_is_never_compared_with_itself() -> None:
+    with pytest.raises(ValueError, match="filling"):
+        flat("process_open_fds", filling=0.7)

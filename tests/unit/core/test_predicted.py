@@ -13,6 +13,7 @@ from picker.core.blocks import sequence_hashes
 from picker.core.index import PrefixIndex
 from picker.core.match import Overlap
 from picker.core.predicted import ENOUGH, MAX_MODELS, OTHER, Predicted
+from tests.unit.core.reach import reach
 
 PROMPT = list(range(1, 11))
 
@@ -24,41 +25,46 @@ def seated(*workers: str) -> PrefixIndex:
     return index
 
 
+SEATS = seated("a", "b")
+
+
 def predicting(**given: Any) -> Predicted:
     predicted = Predicted(**given)
-    predicted.beside(seated("a", "b"))
+    predicted.beside(SEATS)
     return predicted
 
 
 def test_a_prompt_just_sent_is_matched_before_its_events() -> None:
     predicted = predicting(life=5)
     predicted.note("a", PROMPT, 100.0)
-    assert predicted.match("a", PROMPT, 0, 101.0) == 10
-    assert predicted.match("a", [*PROMPT[:4], 99], 0, 101.0) == 4
-    assert predicted.match("b", PROMPT, 0, 101.0) == 0
+    assert reach(predicted, SEATS, "a", PROMPT, now=101.0) == 10
+    assert reach(predicted, SEATS, "a", [*PROMPT[:4], 99], now=101.0) == 4
+    assert reach(predicted, SEATS, "b", PROMPT, now=101.0) == 0
 
 
 def test_the_life_is_short_and_renewed_by_the_next_pick() -> None:
     predicted = predicting(life=5)
     predicted.note("a", PROMPT, 100.0)
     predicted.note("a", PROMPT[:4], 104.0)
-    assert predicted.match("a", PROMPT, 0, 104.9) == 10
-    assert predicted.match("a", PROMPT, 0, 105.0) == 4
-    assert predicted.match("a", PROMPT, 0, 109.0) == 0
+    assert reach(predicted, SEATS, "a", PROMPT, now=104.9) == 10
+    assert reach(predicted, SEATS, "a", PROMPT, now=105.0) == 4
+    assert reach(predicted, SEATS, "a", PROMPT, now=109.0) == 0
 
 
 def test_all_of_a_prompt_just_sent_is_believed_also_what_was_held_and_is_held_no_more() -> None:
     predicted = predicting()
     predicted.note("a", PROMPT, 0.0, held=4)
-    assert predicted.match("a", PROMPT, 4, 1.0) == 10
-    assert predicted.match("a", PROMPT, 3, 1.0) == 10, "it will be computed anew for that request"
+    assert reach(predicted, SEATS, "a", PROMPT, held=4, now=1.0) == 10
+    assert reach(predicted, SEATS, "a", PROMPT, held=3, now=1.0) == 10, (
+        "it will be computed anew for that request"
+    )
     assert predicted.counts.predicted == 6, "but what was held is no prediction"
 
 
 def test_a_prompt_that_is_held_says_nothing_new() -> None:
     predicted = predicting()
     predicted.note("a", PROMPT, 0.0, held=10)
-    assert predicted.match("a", PROMPT, 0, 1.0) == 0
+    assert reach(predicted, SEATS, "a", PROMPT, now=1.0) == 0
     assert predicted.counts.predicted == 0
 
 
@@ -84,7 +90,7 @@ def test_nothing_is_believed_of_a_worker_that_gave_up_its_bit_nor_of_the_one_tha
     index.drop("a")
     index.add("c")
     assert index.slot("c") == 0
-    assert predicted.match("c", PROMPT, 0, 1.0) == 0
+    assert reach(predicted, index, "c", PROMPT, now=1.0) == 0
     predicted.note("c", PROMPT[:5], 1.0)
     assert predicted.runs(PROMPT, 4.9) == predicted.runs(PROMPT, 5.9) == [(1, 5)]
     assert predicted.runs(PROMPT, 6.0) == []
@@ -96,8 +102,8 @@ def test_what_is_believed_too_long_for_its_bound_is_forgotten_and_counted() -> N
         predicted.note("a", [*PROMPT[:5], *range(100 * pick + 100, 100 * pick + 105)], 0.0, held=5)
     assert predicted.counts.forgotten == 10
     assert predicted.counts.dropped == 0
-    assert predicted.match("a", [*PROMPT[:5], 100], 0, 1.0) == 5, "as the others begin so too"
-    assert predicted.match("a", [*PROMPT[:5], 200], 0, 1.0) == 6
+    assert reach(predicted, SEATS, "a", [*PROMPT[:5], 100], now=1.0) == 5, "as the others begin so too"
+    assert reach(predicted, SEATS, "a", [*PROMPT[:5], 200], now=1.0) == 6
 
 
 class Kept(list[int]):
@@ -115,7 +121,7 @@ def test_a_short_prompt_keeps_no_long_one_that_begins_like_it() -> None:
     kept = weakref.ref(long)
     del long
     assert kept() is None
-    assert predicted.match("a", list(range(1000)), 0, 6.0) == 3
+    assert reach(predicted, SEATS, "a", list(range(1000)), now=6.0) == 3
 
 
 def test_a_burst_of_wrong_predictions_is_judged_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +212,7 @@ def test_what_is_held_and_what_is_believed_go_together_as_the_longer_of_both(
     match = index.match(asked, predicted.runs(asked, 1.0))
     for worker in "abcd":
         held = index.match(asked).overlap(worker).total
-        assert match.overlap(worker).total == predicted.match(worker, asked, held, 1.0)
+        assert match.overlap(worker).total == reach(predicted, index, worker, asked, held=held, now=1.0)
     lengths = [length for _, length in match.runs]
     assert lengths == sorted(set(lengths))
     assert match.best == max(match.overlap(worker).total for worker in "abcd")
@@ -262,8 +268,8 @@ def test_predictions_are_bounded_and_the_oldest_go_first() -> None:
     for pick in range(10):
         predicted.note("a", [10 * pick + each for each in range(10)], float(pick))
     assert len(predicted) == 20
-    assert predicted.match("a", list(range(80, 90)), 0, 9.0) == 10
-    assert predicted.match("a", list(range(50, 60)), 0, 9.0) == 0
+    assert reach(predicted, SEATS, "a", list(range(80, 90)), now=9.0) == 10
+    assert reach(predicted, SEATS, "a", list(range(50, 60)), now=9.0) == 0
     assert predicted.counts.dropped == 80
 
 
@@ -279,7 +285,7 @@ def test_models_are_bounded() -> None:
 def test_without_a_life_nothing_is_predicted() -> None:
     predicted = predicting(life=0)
     predicted.note("a", PROMPT, 0.0)
-    assert predicted.match("a", PROMPT, 0, 0.0) == 0
+    assert reach(predicted, SEATS, "a", PROMPT, now=0.0) == 0
     assert len(predicted) == 0
 
 
@@ -337,7 +343,7 @@ def test_a_match_never_exceeds_what_is_held_or_lately_predicted(
             mine.discard(prompt[-1])
         for name in held:
             known = index.match(prompt).overlap(name).total
-            matched = predicted.match(name, prompt, known, now)
+            matched = reach(predicted, index, name, prompt, held=known, now=now)
             assert matched >= known
             for key in prompt[known:matched]:
                 assert now - noted[name][key] < 5

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from picker.core.load import Report
 from picker.workers.engines import ENGINES
-from picker.workers.reading import Reading, Unreadable, read
+from picker.workers.reading import Reader, Reading, Unreadable
 
 PAGES = Path(__file__).parent / "pages"
 NAMES = sorted(path.stem for path in PAGES.glob("*.txt"))
@@ -21,7 +21,7 @@ def page(name: str) -> str:
 
 
 def reports(text: str) -> dict[int, Report]:
-    reading = read(text.encode(), begun=1.0, ended=1.5)
+    reading = Reader().read(text.encode(), begun=1.0, ended=1.5)
     assert isinstance(reading, Reading), reading
     assert reading.faults == 0
     return dict(reading.reports)
@@ -92,7 +92,7 @@ def test_the_page_of_each_version_family_is_read(name: str) -> None:
 
 
 def test_an_engine_that_tells_no_load_is_told_of_with_what_to_set() -> None:
-    reading = read(page("trtllm-1.2").encode(), begun=1.0, ended=1.5)
+    reading = Reader().read(page("trtllm-1.2").encode(), begun=1.0, ended=1.5)
     assert isinstance(reading, Unreadable)
     assert "enable_iter_perf_stats" in reading.reason
     assert not reading.json
@@ -142,7 +142,7 @@ def test_the_older_name_of_a_queue_stands_in_and_is_not_added_to_the_newer() -> 
 
 def test_parts_of_a_whole_are_bounded() -> None:
     text = "".join(f'sglang:cached_tokens_total{{cache_source="{n}"}} 1\n' for n in range(5000))
-    reading = read((page("sglang-0.5.20") + text).encode(), begun=0, ended=0)
+    reading = Reader().read((page("sglang-0.5.20") + text).encode(), begun=0, ended=0)
     assert isinstance(reading, Reading)
     assert reading.faults > 4000
     assert (reading.reports[0].prefix_hits or 0) <= 4500 + 64
@@ -151,7 +151,7 @@ def test_parts_of_a_whole_are_bounded() -> None:
 def test_the_usage_name_that_is_set_counts_for_any_engine() -> None:
     for name in ("sglang-0.4", "trtllm-main"):
         text = (page(name) + "own_usage 0.75\n").encode()
-        reading = read(text, begun=0, ended=0, usage_metric="own_usage")
+        reading = Reader("own_usage").read(text, begun=0, ended=0)
         assert isinstance(reading, Reading)
         assert reading.reports[0].kv_usage == 0.75
 
@@ -160,7 +160,7 @@ def test_the_usage_name_that_is_set_counts_for_any_engine() -> None:
     ("text", "json"), [(' [{"iter": 1}]', True), ('{"detail":"x"}', True), ("<html>", False)]
 )
 def test_json_is_told_apart_from_other_pages_that_are_no_metrics(text: str, json: bool) -> None:
-    reading = read(text.encode(), begun=0, ended=0)
+    reading = Reader().read(text.encode(), begun=0, ended=0)
     assert isinstance(reading, Unreadable)
     assert reading.json is json
     for engine in ENGINES:
@@ -171,4 +171,4 @@ def test_json_is_told_apart_from_other_pages_that_are_no_metrics(text: str, json
 @given(noise=st.binary(max_size=200), at=st.integers(0, 3000))
 def test_noise_in_any_page_raises_nothing(name: str, noise: bytes, at: int) -> None:
     text = page(name).encode()
-    read(text[:at] + noise + text[at:], begun=0, ended=0)
+    Reader().read(text[:at] + noise + text[at:], begun=0, ended=0)

@@ -9,7 +9,7 @@ from prometheus_client.samples import Sample
 
 from picker.core.load import Report
 from picker.workers import reading as module
-from picker.workers.reading import Reader, Reading, Unreadable, read
+from picker.workers.reading import Reader, Reading, Unreadable
 
 OLD = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -50,13 +50,13 @@ vllm:lora_requests_info{max_lora="2",running_lora_adapters="sql-a",waiting_lora_
 
 
 def reports(page: str, usage_metric: str = "") -> dict[int, Report]:
-    reading = read(page.encode(), begun=1.0, ended=1.5, usage_metric=usage_metric)
+    reading = Reader(usage_metric).read(page.encode(), begun=1.0, ended=1.5)
     assert isinstance(reading, Reading), reading
     return dict(reading.reports)
 
 
 def faults(page: str) -> int:
-    reading = read(page.encode(), begun=1.0, ended=1.5)
+    reading = Reader().read(page.encode(), begun=1.0, ended=1.5)
     assert isinstance(reading, Reading), reading
     return reading.faults
 
@@ -172,7 +172,7 @@ def test_info_labels_that_say_none_are_missing_values() -> None:
     "page", ["", "<html>404</html>", "[]", "\n\n\n", "go_goroutines 17\n", "\x00\xff" * 99]
 )
 def test_a_page_of_something_else_is_a_value_that_says_so(page: str) -> None:
-    said = read(page.encode("latin-1"), begun=0, ended=0)
+    said = Reader().read(page.encode("latin-1"), begun=0, ended=0)
     assert isinstance(said, Unreadable)
     assert "vllm:num_requests_running" in said.reason
 
@@ -193,8 +193,8 @@ def test_a_large_page_of_other_metrics_is_read_by_its_few_wanted_lines() -> None
 
 @given(st.binary(max_size=400))
 def test_no_page_raises(noise: bytes) -> None:
-    read(noise, begun=0, ended=0)
-    whole = read(OLD.encode() + b"vllm:num_requests_waiting{" + noise, begun=0, ended=0)
+    Reader().read(noise, begun=0, ended=0)
+    whole = Reader().read(OLD.encode() + b"vllm:num_requests_waiting{" + noise, begun=0, ended=0)
     assert isinstance(whole, Reading)
     assert whole.reports[0].running == 3
 
@@ -204,10 +204,10 @@ def test_no_page_raises(noise: bytes) -> None:
     st.randoms(use_true_random=False),
 )
 def test_lines_may_come_in_any_order(lines: list[str], rng: object) -> None:
-    first = read("\n".join(lines).encode(), begun=0, ended=0)
+    first = Reader().read("\n".join(lines).encode(), begun=0, ended=0)
     shuffled = list(lines)
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    again = read("\n".join(shuffled).encode(), begun=0, ended=0)
+    again = Reader().read("\n".join(shuffled).encode(), begun=0, ended=0)
     assert type(first) is type(again)
     if isinstance(first, Reading) and isinstance(again, Reading):
         plain = [
@@ -253,7 +253,7 @@ def test_a_page_is_read_the_same_whatever_was_read_before_it(pages: list[str]) -
     reader = Reader()
     for at, page in enumerate(pages):
         text = page.encode()
-        assert reader.read(text, begun=at, ended=at + 0.5) == read(text, begun=at, ended=at + 0.5)
+        assert reader.read(text, begun=at, ended=at + 0.5) == Reader().read(text, begun=at, ended=at + 0.5)
 
 
 def test_what_is_kept_of_a_page_is_bounded() -> None:

@@ -15,10 +15,11 @@ from picker.core.index import PrefixIndex
 from picker.core.load import NO_LOAD, Load
 from picker.core.match import Overlap
 from picker.core.predicted import Predicted
-from picker.standing import Standing
+from picker.survey import Survey
 from stateplane.booking import Amount, Cause, Owner, Rules
 from stateplane.desk import Desk
 from stateplane.memory import MemoryPlane, MemoryStore
+from tests.unit.core.reach import reach
 
 WORKERS = tuple(f"10.0.0.{n}:8000" for n in range(5))
 
@@ -43,7 +44,7 @@ class Told:
 
 
 class Place:
-    """A standing, and everything that changes under it."""
+    """A survey, and everything that changes under it."""
 
     def __init__(self, weights: Weights | None = None, limit: int = 0) -> None:
         self.now, self.pool, self.index = 1000.0, Told(), PrefixIndex()
@@ -54,10 +55,10 @@ class Place:
         plane = MemoryPlane(MemoryStore(rules, clock=lambda: self.now), owner=owner)
         self.desk = Desk(plane, owner, mode="isolated", clock=lambda: self.now)
         self.predicted, self.booked = Predicted(life=5), list[str]()
-        self.standing = self.made()
+        self.survey = self.made()
 
-    def made(self) -> Standing:
-        return Standing(
+    def made(self) -> Survey:
+        return Survey(
             pool=self.pool, index=self.index, predicted=self.predicted, tails=None, view=self.desk.view,
             weights=self.weights, block_size=1, limit=self.limit,
         )  # fmt: skip
@@ -98,7 +99,9 @@ class Place:
         names, match, view = self.pool.names, self.index.match(prompt), self.desk.view
         found = []
         for _, name in sorted(zip(self.index.seats(names), names, strict=True)):
-            held = self.predicted.match(name, prompt, match.overlap(name).total, self.now)
+            held = reach(
+                self.predicted, self.index, name, prompt, held=match.overlap(name).total, now=self.now
+            )
             booked = view.load(name)
             load = Load(booked.prefill_tokens, booked.blocks, booked.requests)
             found.append(Candidate(name, load, self.pool.unbooked(name, self.now), Overlap(held), self.limit))
@@ -111,13 +114,13 @@ def test_what_is_kept_is_what_would_be_found_anew(seed: int, steps: int) -> None
     for _ in range(steps):
         prompt = sequence_hashes([rng.randrange(2) for _ in range(rng.randrange(1, 6))], 1)
         place.change(rng, prompt)
-        lineup = place.standing.lineup(place.now)
-        held = place.standing.overlaps([prompt], (), lineup, place.now)
+        lineup = place.survey.lineup(place.now)
+        held = place.survey.overlaps([prompt], (), lineup, place.now)
         match = place.index.match(prompt)
         wanted = {}
         for name in place.pool.names:
             had = match.overlap(name).total
-            if total := place.predicted.match(name, prompt, had, place.now):
+            if total := reach(place.predicted, place.index, name, prompt, held=had, now=place.now):
                 wanted[name] = Overlap(total)
         assert held == wanted
         view = place.desk.view
@@ -153,9 +156,9 @@ def test_the_choice_is_that_among_workers_looked_at_anew_and_is_explained_so_eve
     for _ in range(steps):
         prompt = sequence_hashes([rng.randrange(2) for _ in range(rng.randrange(1, 6))], 1)
         place.change(rng, prompt)
-        lineup, demand = place.standing.lineup(place.now), Demand(len(prompt) + 1, len(prompt) + 1, 1)
+        lineup, demand = place.survey.lineup(place.now), Demand(len(prompt) + 1, len(prompt) + 1, 1)
         ours, theirs = random.Random(seed), random.Random(seed)
-        found = lineup.choose(demand, place.standing.shares(prompt, place.now), ours, fallbacks)
+        found = lineup.choose(demand, place.survey.shares(prompt, place.now), ours, fallbacks)
         wanted = choose(place.candidates(prompt), demand, weights, theirs, fallbacks)
         assert type(found) is type(wanted)
         assert ours.getstate() == theirs.getstate()

@@ -30,7 +30,7 @@ class Pool(Protocol):
         ...
 
 
-class Standing:
+class Survey:
     """
     Keeps the line-up of the pool's workers as it is.
 
